@@ -1,0 +1,108 @@
+"""A `Call` is a value: which SQL function, with which arguments, giving which rows.
+
+Capabilities describe what they ask of the database in their ``calls.py``; `AsyncDb` and `Db` run
+the same values, so that nothing is written twice for the two kinds of client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from trunkline.core.db import AsyncDb, Db
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One SQL function call and how to read its answer."""
+
+    function: str
+    arguments: Mapping[str, Any]
+    shape: Callable[[list[dict[str, Any]]], T]
+    safe_to_repeat: bool = False
+    binary: bool = False
+    types: Mapping[str, str] = field(default_factory=dict)
+
+    def statement(self) -> bytes:
+        """``select * from trunkline.f(name => value, ...)``, composed once per shape."""
+        return _statement(
+            self.function,
+            tuple(
+                (name, isinstance(value, bytes), self.types.get(name, ""))
+                for name, value in self.arguments.items()
+            ),
+        )
+
+    def values(self) -> list[Any]:
+        """The arguments in the order of the statement."""
+        return list(self.arguments.values())
+
+
+@lru_cache(maxsize=512)
+def _statement(function: str, arguments: tuple[tuple[str, bool, str], ...]) -> bytes:
+    passed = ", ".join(
+        f'"{name}" => {"%b" if binary else "%s"}{"::" + cast if cast else ""}'
+        for name, binary, cast in arguments
+    )
+    return f'select * from trunkline."{function}"({passed})'.encode()
+
+
+def scalar(rows: list[dict[str, Any]]) -> Any:
+    """The only column of the only row."""
+    return next(iter(rows[0].values()))
+
+
+def nothing(_rows: list[dict[str, Any]]) -> None:
+    """For functions that return void."""
+
+
+def one(make: Callable[..., T]) -> Callable[[list[dict[str, Any]]], T]:
+    """The only row, as ``make(**row)``."""
+    return lambda rows: make(**rows[0])
+
+
+def many(make: Callable[..., T]) -> Callable[[list[dict[str, Any]]], list[T]]:
+    """Every row, as ``make(**row)``."""
+    return lambda rows: [make(**row) for row in rows]
+
+
+class AsyncFace:
+    """What has an `AsyncDb`; its methods are made by `awaited`."""
+
+    _db: AsyncDb
+
+
+class SyncFace:
+    """What has a `Db`; its methods are made by `blocking`."""
+
+    _db: Db
+
+
+def awaited(
+    build: Callable[P, Call[T]],
+) -> Callable[Concatenate[Any, P], Awaitable[T]]:
+    """A method of an `AsyncFace` that runs the call that ``build`` describes."""
+
+    @wraps(build)
+    def method(self: AsyncFace, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        return self._db.run(build(*args, **kwargs))
+
+    return method
+
+
+def blocking(
+    build: Callable[P, Call[T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """A method of a `SyncFace` that runs the call that ``build`` describes."""
+
+    @wraps(build)
+    def method(self: SyncFace, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._db.run(build(*args, **kwargs))
+
+    return method

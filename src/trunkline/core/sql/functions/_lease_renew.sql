@@ -1,0 +1,11 @@
+/* lease_renew with the clock given, for tests. */
+create or replace function trunkline._lease_renew(process uuid, name text, now_ timestamptz)
+returns timestamptz language plpgsql as $$
+declare
+  until timestamptz := now_ + trunkline._setting('lease.ttl')::interval;
+begin
+  insert into trunkline.lease as l (process, name, started_at, expires)
+  values (_lease_renew.process, coalesce(_lease_renew.name, ''), now_, until)
+  on conflict on constraint lease_pkey do update set expires = greatest(l.expires, excluded.expires);
+  return until;
+end $$;

@@ -1,0 +1,7 @@
+/* Raise an error of class TL: code, message, hint, and facts for programs as JSON in DETAIL. */
+create or replace function trunkline._raise(code text, message text, hint text default '', facts jsonb default '{}')
+returns void language plpgsql as $$
+begin
+  raise exception using errcode = code, message = message, hint = hint, detail = facts::text;
+end $$;
+comment on function trunkline._raise(text, text, text, jsonb) is 'Raise an error of SQLSTATE class TL.';

@@ -1,0 +1,5 @@
+/* The slot that takes rows now.  Read it in the statement that inserts. */
+create or replace function trunkline._ring_current(ring text)
+returns int language sql stable as $$
+  select r.current from trunkline.ring r where r.ring = $1;
+$$;

@@ -1,0 +1,38 @@
+/* Number what was committed to a source since the last tick.  Returns how many rows got a position.
+   Any number of processes may call it: one works, the others return 0 at once.  Writes nothing when
+   nothing is new.  Long lists are cut into several ticks of one snapshot. */
+create or replace function trunkline._tick_take(sequence text, chunk int default 10000)
+returns int language plpgsql as $$
+declare
+  source text;
+  space int := (trunkline._incarnation_row()).xid_space;
+  last trunkline.tick;
+  seen record;
+  total int;
+begin
+  -- a look without any lock first: an idle poll writes nothing
+  select s.source into source from trunkline.sequence s where s.sequence = _tick_take.sequence;
+  if not found then
+    perform trunkline._raise('TL404', format('there is no sequence "%s".', sequence));
+  end if;
+  last := trunkline._tick_latest(sequence);
+  seen := trunkline._tick_new(source, last, space);
+  if seen.seqs is null then
+    return 0;
+  end if;
+  perform 1 from trunkline.sequence s where s.sequence = _tick_take.sequence for no key update skip locked;
+  if not found then
+    return 0;
+  end if;
+  last := trunkline._tick_latest(sequence);
+  seen := trunkline._tick_new(source, last, space);
+  total := coalesce(cardinality(seen.seqs), 0);
+  insert into trunkline.tick (slot, sequence, tick, first_position, n, xid_space, snapshot, xids, seqs, at)
+  select trunkline._ring_current('tick'), _tick_take.sequence, coalesce(last.tick, 0) + 1 + part,
+         coalesce(last.first_position + last.n, 1) + part * chunk, least(chunk, total - part * chunk), space, seen.snapshot,
+         seen.xids[part * chunk + 1 : (part + 1) * chunk], seen.seqs[part * chunk + 1 : (part + 1) * chunk],
+         greatest(clock_timestamp(), last.at)
+    from generate_series(0, (total - 1) / chunk) part
+   where total > 0;
+  return total;
+end $$;

@@ -1,0 +1,31 @@
+/* Change a setting; NULL brings back the default.  The value is checked against the setting's type
+   and minimum (TL422).  Takes effect at the next use: nothing needs a restart. */
+create or replace function trunkline.config_set(name text, value text)
+returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  setting trunkline.config;
+  wanted text;
+  enough boolean;
+begin
+  select c.* into setting from trunkline.config c where c.name = config_set.name;
+  if not found then
+    perform trunkline._raise('TL404', format('there is no setting "%s".', name),
+      'List them with config_list().', jsonb_build_object('name', name));
+  end if;
+  wanted := coalesce(value, setting.default_value);
+  begin
+    execute format('select ($1::%1$s)::text, coalesce($1::%1$s >= $2::%1$s, true)', setting.type)
+      into wanted, enough using wanted, setting.minimum;
+  exception when data_exception or syntax_error then
+    perform trunkline._raise('TL422', format('setting "%s" takes a value of type %s, got "%s".', name, setting.type, value),
+      format('For example: %s', setting.default_value), jsonb_build_object('name', name));
+  end;
+  if not enough then
+    perform trunkline._raise('TL422', format('setting "%s" must be at least %s, got %s.', name, setting.minimum, wanted),
+      '', jsonb_build_object('name', name, 'minimum', setting.minimum));
+  end if;
+  update trunkline.config c set value = wanted where c.name = config_set.name and c.value <> wanted;
+  return wanted;
+end $$;
+comment on function trunkline.config_set(text, text) is 'Change a setting; NULL brings back the default.';
+select trunkline._access('config_set(text, text)', 'admin');

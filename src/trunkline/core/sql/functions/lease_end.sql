@@ -1,0 +1,13 @@
+/* A process leaves in good order: what it owned is free at once.  Returns how many things it owned. */
+create or replace function trunkline.lease_end(process uuid)
+returns int language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  freed int;
+begin
+  update trunkline.owner o set process = null, since = clock_timestamp() where o.process = lease_end.process;
+  get diagnostics freed = row_count;
+  delete from trunkline.lease l where l.process = lease_end.process;
+  return freed;
+end $$;
+comment on function trunkline.lease_end(uuid) is 'A process leaves in good order: what it owned is free at once.';
+select trunkline._access('lease_end(uuid)', 'reader');

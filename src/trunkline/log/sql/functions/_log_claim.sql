@@ -1,0 +1,60 @@
+/* log_claim with the clock given, for tests. */
+create or replace function trunkline._log_claim(
+  topic text, group_name text, partition int, max_messages int, deadline interval, max_attempts int, process uuid, now_ timestamptz)
+returns table (claim bigint, first_offset bigint, last_offset bigint, attempts int, expires timestamptz)
+language plpgsql as $$
+#variable_conflict use_variable
+declare
+  part trunkline.log_partition := trunkline._log_partition_row(topic, partition);
+  cursor_id bigint := trunkline._cursor_ensure(trunkline._log_resource(part.topic_id, group_name, partition));
+  seen trunkline.cursor := trunkline._cursor_latest(cursor_id);
+  tail bigint := trunkline._log_tail(part);
+  due bigint;
+  old record;
+  others jsonb;
+begin
+  -- a look without any lock first: an idle poll writes nothing
+  if coalesce(seen.up_to, part.first_offset - 1) >= tail and trunkline._log_claim_due(seen.state, now_) is null then
+    return;
+  end if;
+  perform trunkline._cursor_lock(cursor_id);
+  seen := trunkline._cursor_latest(cursor_id);
+  seen.up_to := greatest(seen.up_to, part.first_offset - 1);
+  tail := trunkline._log_tail(part);
+  due := trunkline._log_claim_due(seen.state, now_);
+  others := coalesce(seen.state, '[]');
+  claim := nextval('trunkline.cursor_seq');
+  expires := now_ + deadline;
+  if due is not null then
+    select c.* into old from trunkline._log_claims(others) c where c.claim = due;
+    select coalesce(jsonb_agg(c), '[]') into others from trunkline._log_claims(others) c where c.claim <> due;
+    first_offset := old.first_offset;
+    attempts := old.attempts + 1;
+    -- after its last try in company a range is handed out message by message, so that only the
+    -- one that really fails ends as a dead letter
+    last_offset := case when attempts > max_attempts then old.first_offset
+                        else least(old.last_offset, old.first_offset + max_messages - 1) end;
+    if attempts > max_attempts and old.first_offset < old.last_offset then
+      attempts := max_attempts;
+    end if;
+    if last_offset < old.last_offset then
+      others := others || jsonb_build_object('claim', nextval('trunkline.cursor_seq'), 'first_offset', last_offset + 1, 'last_offset', old.last_offset,
+                                             'deadline', now_, 'attempts', old.attempts, 'process', null);
+    end if;
+  elsif seen.up_to < tail then
+    first_offset := seen.up_to + 1;
+    last_offset := least(tail, seen.up_to + max_messages);
+    attempts := 1;
+  else
+    return;
+  end if;
+  if deadline is not null then
+    if jsonb_array_length(others) >= trunkline._setting('log.max_claims')::int then
+      perform trunkline._raise('TL429', format('group "%s" has %s claims in flight on partition %s of "%s".', group_name, jsonb_array_length(others), partition, topic),
+        'Acknowledge or release some, claim larger ranges, or raise log.max_claims.', jsonb_build_object('claims', jsonb_array_length(others)));
+    end if;
+    others := others || jsonb_build_object('claim', claim, 'first_offset', first_offset, 'last_offset', last_offset, 'deadline', expires, 'attempts', attempts, 'process', process);
+  end if;
+  perform trunkline._cursor_write(cursor_id, greatest(seen.up_to, last_offset), nullif(others, '[]'));
+  return next;
+end $$;

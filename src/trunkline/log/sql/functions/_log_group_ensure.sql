@@ -1,0 +1,28 @@
+/* The group, made on first use with a cursor per partition; a group has one mode.  Harmless when called twice. */
+create or replace function trunkline._log_group_ensure(settings trunkline.log_topic, group_name text, mode text, start text)
+returns void language plpgsql as $$
+declare
+  part trunkline.log_partition;
+  present text;
+  cursor_id bigint;
+begin
+  select g.mode into present from trunkline.log_group g where g.topic_id = settings.topic_id and g.group_name = _log_group_ensure.group_name;
+  if not found then
+    perform trunkline._log_check_name('group', group_name);
+    insert into trunkline.log_group (topic_id, group_name, mode) values (settings.topic_id, _log_group_ensure.group_name, _log_group_ensure.mode)
+    on conflict on constraint log_group_pkey do nothing returning log_group.mode into present;
+    if found then
+      for part in select p.* from trunkline.log_partition p where p.topic_id = settings.topic_id order by p.partition loop
+        cursor_id := trunkline._cursor_ensure(trunkline._log_resource(settings.topic_id, group_name, part.partition));
+        perform trunkline._cursor_lock(cursor_id);
+        perform trunkline._cursor_write(cursor_id, trunkline._log_start(settings.topic, part, start) - 1);
+      end loop;
+      return;
+    end if;
+    select g.mode into present from trunkline.log_group g where g.topic_id = settings.topic_id and g.group_name = _log_group_ensure.group_name;
+  end if;
+  if present <> mode then
+    perform trunkline._raise('TL409', format('group "%s" of "%s" is %s, not %s.', group_name, settings.topic, present, mode),
+      'Use another group name.', jsonb_build_object('mode', present));
+  end if;
+end $$;

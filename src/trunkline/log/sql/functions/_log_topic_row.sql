@@ -1,0 +1,13 @@
+/* The row of a topic, or TL404. */
+create or replace function trunkline._log_topic_row(topic text)
+returns trunkline.log_topic language plpgsql stable as $$
+declare
+  found_topic trunkline.log_topic;
+begin
+  select t.* into found_topic from trunkline.log_topic t where t.topic = _log_topic_row.topic;
+  if not found then
+    perform trunkline._raise('TL404', format('there is no topic "%s".', topic),
+      'Create it with log_create(), or list what there is with log_list().', jsonb_build_object('topic', topic));
+  end if;
+  return found_topic;
+end $$;

@@ -1,0 +1,27 @@
+/* Say that everything up to an offset of a partition is done.  Inside the transaction of the effect this is
+   exactly once.  An offset that is done already changes nothing; to go back use log_seek().
+   The epoch is checked as the last statement and holds until commit: TL423 when another process took over.
+   Other errors: TL404, TL422 beyond the last offset. */
+create or replace function trunkline.log_commit(topic text, group_name text, partition int, epoch bigint, up_to bigint)
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  part trunkline.log_partition := trunkline._log_partition_row(topic, partition);
+  resource text := trunkline._log_resource(part.topic_id, group_name, partition);
+  cursor_id bigint;
+  tail bigint;
+begin
+  cursor_id := trunkline._cursor_ensure(resource);
+  perform trunkline._cursor_lock(cursor_id);
+  if coalesce(up_to > coalesce((trunkline._cursor_latest(cursor_id)).up_to, 0), true) then
+    tail := trunkline._log_tail(part);
+    if up_to is null or up_to > tail then
+      perform trunkline._raise('TL422', format('partition %s of "%s" ends at %s, cannot commit %s.', partition, topic, tail, coalesce(up_to::text, 'NULL')),
+        '', jsonb_build_object('last', tail, 'asked', up_to));
+    end if;
+    perform trunkline._cursor_write(cursor_id, up_to);
+  end if;
+  perform trunkline._owner_check(resource, epoch);
+end $$;
+comment on function trunkline.log_commit(text, text, int, bigint, bigint) is
+  'Say that everything up to an offset is done; refused when the epoch is over.';
+select trunkline._access('log_commit(text, text, int, bigint, bigint)', 'reader');

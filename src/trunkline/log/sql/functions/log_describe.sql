@@ -1,0 +1,12 @@
+/* The partitions of a topic: first and last offset, segments, bytes, time of the newest batch's segment. */
+create or replace function trunkline.log_describe(topic text)
+returns table (partition int, first_offset bigint, last_offset bigint, segments int, bytes bigint)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select p.partition, p.first_offset, trunkline._log_tail(p),
+         (select count(*)::int from trunkline.log_segment s where s.topic_id = p.topic_id and s.partition = p.partition),
+         (select sum(pg_total_relation_size(to_regclass('trunkline.log_segment_' || s.segment_id)))::bigint
+            from trunkline.log_segment s where s.topic_id = p.topic_id and s.partition = p.partition)
+    from trunkline.log_partition p where p.topic_id = (trunkline._log_topic_row($1)).topic_id order by p.partition;
+$$;
+comment on function trunkline.log_describe(text) is 'The partitions of a topic: offsets, segments, bytes.';
+select trunkline._access('log_describe(text)', 'reader');

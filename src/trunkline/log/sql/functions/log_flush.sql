@@ -1,0 +1,12 @@
+/* Make durable what was appended with release_early: a commit of its own that waits for the disk and for
+   synchronous standbys, and with it everything committed before. */
+create or replace function trunkline.log_flush()
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if current_setting('synchronous_commit') = 'off' then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
+  perform pg_current_xact_id();  -- an xid makes the commit write and flush a record
+end $$;
+comment on function trunkline.log_flush() is 'Wait until everything committed before is durable.';
+select trunkline._access('log_flush()', 'writer');

@@ -1,0 +1,17 @@
+/* Forget a group and its positions.  TL404 when there is none. */
+create or replace function trunkline.log_group_delete(topic text, group_name text)
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  settings trunkline.log_topic := trunkline._log_topic_row(topic);
+begin
+  delete from trunkline.log_group g where g.topic_id = settings.topic_id and g.group_name = log_group_delete.group_name;
+  if not found then
+    perform trunkline._raise('TL404', format('topic "%s" has no group "%s".', topic, group_name), 'List groups with log_groups().');
+  end if;
+  delete from trunkline.cursor_key k using trunkline.log_partition p
+   where p.topic_id = settings.topic_id and k.resource = trunkline._log_resource(p.topic_id, log_group_delete.group_name, p.partition);
+  delete from trunkline.owner o using trunkline.log_partition p
+   where p.topic_id = settings.topic_id and o.resource = trunkline._log_resource(p.topic_id, log_group_delete.group_name, p.partition);
+end $$;
+comment on function trunkline.log_group_delete(text, text) is 'Forget a group and its positions.';
+select trunkline._access('log_group_delete(text, text)', 'writer');

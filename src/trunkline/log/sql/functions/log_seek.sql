@@ -1,0 +1,31 @@
+/* Move a group to earliest, latest, an offset or a time, on one partition or all.  Members that run are
+   fenced: their next commit is refused and they continue from the new position.  Claims in flight are forgotten.
+   Returns where each partition continues.  Errors: TL404, TL410 offset not there, TL422. */
+create or replace function trunkline.log_seek(topic text, group_name text, start text, partition int default null)
+returns table (to_partition int, from_offset bigint)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  settings trunkline.log_topic := trunkline._log_topic_row(topic);
+  part trunkline.log_partition;
+  name text;
+  cursor_id bigint;
+begin
+  if not exists (select from trunkline.log_group g where g.topic_id = settings.topic_id and g.group_name = log_seek.group_name) then
+    perform trunkline._raise('TL404', format('topic "%s" has no group "%s".', topic, group_name), 'List groups with log_groups().');
+  elsif partition is not null then
+    perform trunkline._log_partition_row(topic, partition);
+  end if;
+  for part in select p.* from trunkline.log_partition p
+               where p.topic_id = settings.topic_id and (log_seek.partition is null or p.partition = log_seek.partition) order by p.partition loop
+    to_partition := part.partition;
+    from_offset := trunkline._log_start(topic, part, start);
+    name := trunkline._log_resource(part.topic_id, group_name, part.partition);
+    cursor_id := trunkline._cursor_ensure(name);
+    perform trunkline._cursor_lock(cursor_id);
+    perform trunkline._cursor_write(cursor_id, from_offset - 1);
+    update trunkline.owner o set epoch = o.epoch + 1, process = null, since = clock_timestamp() where o.resource = name;
+    return next;
+  end loop;
+end $$;
+comment on function trunkline.log_seek(text, text, text, int) is 'Move a group to earliest, latest, an offset or a time.';
+select trunkline._access('log_seek(text, text, text, int)', 'writer');

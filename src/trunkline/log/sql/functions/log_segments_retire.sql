@@ -1,0 +1,28 @@
+/* A duty of maintain(): the oldest sealed segment of a partition leaves when all of it is past the retention, or
+   while the partition is larger than retention_bytes.  The floor rises; readers behind it get TL410. */
+create or replace function trunkline.log_segments_retire()
+returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  segment trunkline.log_segment;
+begin
+  select s.* into segment
+    from trunkline.log_topic t join trunkline.log_partition p using (topic_id)
+    cross join lateral (
+      select s.* from trunkline.log_segment s where s.topic_id = p.topic_id and s.partition = p.partition
+       order by s.first_offset limit 1) s
+   where s.last_offset is not null
+     and (s.last_at < clock_timestamp() - t.retention
+          or t.retention_bytes < (
+            select sum(pg_total_relation_size(to_regclass('trunkline.log_segment_' || x.segment_id))) from trunkline.log_segment x
+             where x.topic_id = p.topic_id and x.partition = p.partition and x.segment_id <> s.segment_id)
+          or s.last_offset < p.first_offset)
+   limit 1;
+  if not found then
+    return false;
+  end if;
+  perform trunkline._log_retire(segment);
+  return true;
+end $$;
+comment on function trunkline.log_segments_retire() is 'Take one segment that is past the retention out of the log; a duty of maintain().';
+select trunkline._access('log_segments_retire()', 'admin');
+insert into trunkline.duty (duty, rank) values ('log_segments_retire', 20) on conflict do nothing;

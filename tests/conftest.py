@@ -1,0 +1,6 @@
+"""The fixtures of every test, one plugin per kind."""
+
+pytest_plugins = [
+    "tests.fixtures.postgres",
+    "tests.fixtures.proxy",
+]
