@@ -59,10 +59,11 @@ def wait_until(
     also: tuple[type[Exception], ...] = (),
 ) -> Any:
     """`eventually` that blocks wherever it is called from."""
+    failures: tuple[type[Exception], ...] = (AssertionError, *also)
     for wait in _waits(timeout):
         try:
             return _checked(assertion())
-        except (AssertionError, *also):
+        except failures:
             if wait is None:
                 raise
         time.sleep(wait)
@@ -72,11 +73,12 @@ def wait_until(
 async def _eventually_async(
     assertion: Callable[[], Any], timeout: float, also: tuple[type[Exception], ...]
 ) -> Any:
+    failures: tuple[type[Exception], ...] = (AssertionError, *also)
     for wait in _waits(timeout):
         try:
             answer = assertion()
             return _checked(await answer if inspect.isawaitable(answer) else answer)
-        except (AssertionError, *also):
+        except failures:
             if wait is None:
                 raise
         await asyncio.sleep(wait)

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,10 +15,6 @@ from trunkline.core.errors import Unavailable
 from trunkline.core.service import Loop, Probe, Service, Supervisor
 from trunkline.core.telemetry import Metrics
 from trunkline.testing import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from contextlib import AbstractAsyncContextManager
 
 LONG = 3600.0
 
@@ -69,13 +64,6 @@ class Busy(Service):
 
 def quick() -> Backoff:
     return Backoff(first=0.001, longest=0.002)
-
-
-async def running(supervisor: Supervisor) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(supervisor.run())
-    yield task
-    await supervisor.stop()
-    await task
 
 
 async def test_a_probe_gives_the_value_that_was_waited_for() -> None:

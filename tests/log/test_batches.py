@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trunkline.core.errors import Invalid
+from trunkline.core.errors import Invalid, TooLarge
 from trunkline.log.batches import (
     Codec,
     DecodedBatch,
@@ -42,6 +42,7 @@ scalars = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(-
 headers_of_one = st.none() | st.dictionaries(texts, scalars | st.lists(scalars, max_size=2))
 cells = st.none() | st.binary(max_size=12)
 codecs = st.sampled_from(Codec)
+steady = settings(deadline=None)
 
 
 @st.composite
@@ -81,6 +82,7 @@ def nothing_missing(batch: dict[str, Any]) -> dict[str, list[Any]]:
     return {name: [None] * n if column is None else column for name, column in batch.items()}
 
 
+@steady
 @given(batch=batches(), codec=codecs)
 def test_what_is_packed_comes_out_again(batch: dict[str, Any], codec: Codec) -> None:
     decoded = decode(stored(pack(**batch, codec=codec), base_offset=100))
@@ -89,6 +91,7 @@ def test_what_is_packed_comes_out_again(batch: dict[str, Any], codec: Codec) -> 
     assert decoded.offsets == list(range(100, 100 + len(batch["values"])))
 
 
+@steady
 @given(batch=batches(), codec=codecs, data=st.data())
 def test_every_window_shows_its_own_messages(
     batch: dict[str, Any], codec: Codec, data: st.DataObject
@@ -108,6 +111,7 @@ def test_every_window_shows_its_own_messages(
         assert window.to_arrow()["value"].to_pylist() == expected["values"]
 
 
+@steady
 @given(batch=batches(), codec=codecs, data=st.data())
 def test_arrow_comes_out_as_it_went_in(
     batch: dict[str, Any], codec: Codec, data: st.DataObject
@@ -262,6 +266,17 @@ def test_arrow_that_cannot_be_packed_is_refused_by_name(
         pack_arrow(array, **options)
 
 
+def test_what_no_column_can_hold_is_refused_before_memory_is_spent_on_it() -> None:
+    megabyte = b"x" * 2**20
+
+    with pytest.raises(TooLarge, match="values of a batch have 1073741824 bytes"):
+        pack([megabyte] * 1024)
+    with pytest.raises(TooLarge, match="keys of a batch have 1073741824 bytes"):
+        pack([b"v"] * 1024, keys=[megabyte] * 1024)
+    with pytest.raises(TooLarge, match="values of a batch have 1073741824 bytes"):
+        pack_arrow(pa.chunked_array([pa.array([megabyte])] * 1024))
+
+
 def test_deltas_and_event_ids_follow_the_window() -> None:
     row = stored(
         pack([b"a", b"b", b"c"]),
@@ -279,7 +294,7 @@ def test_deltas_and_event_ids_follow_the_window() -> None:
 
 
 def test_a_row_that_compaction_emptied_has_no_messages() -> None:
-    empty = {"n": 0, "value_ends": struct.pack("<i", 0), "payload": b"", "take": 0}
+    empty: dict[str, Any] = {"n": 0, "value_ends": struct.pack("<i", 0), "payload": b"", "take": 0}
     decoded = decode(stored(pack([b"a"]), deltas=b"", **empty))
 
     assert (decoded.values, decoded.offsets, len(decoded.to_arrow())) == ([], [], 0)
@@ -360,6 +375,7 @@ def test_damaged_headers_are_refused_when_they_are_asked_for(headers: bytes, mes
         _ = decoded.headers
 
 
+@steady
 @given(row=st.sampled_from([PLAIN, ZSTD]), data=st.data())
 def test_a_damaged_byte_gives_an_error_or_messages_of_the_right_shape(
     row: StoredBatch, data: st.DataObject
@@ -367,8 +383,9 @@ def test_a_damaged_byte_gives_an_error_or_messages_of_the_right_shape(
     name = data.draw(st.sampled_from(COLUMNS))
     column = bytearray(getattr(row, name))
     column[data.draw(st.integers(0, len(column) - 1))] ^= data.draw(st.integers(1, 255))
+    damage: dict[str, Any] = {name: bytes(column)}
     try:
-        decoded = columns(decode(replace(row, **{name: bytes(column)})))
+        decoded = columns(decode(replace(row, **damage)))
     except Invalid:
         return
     assert {len(messages) for messages in decoded.values()} == {3}
@@ -378,17 +395,18 @@ def golden_files() -> list[Path]:
     return sorted(set(GOLDEN.glob("*.json")) - {GOLDEN / "key_hash.json"})
 
 
+def read(golden: dict[str, Any]) -> StoredBatch:
+    cells: dict[str, Any] = {
+        name: bytes.fromhex(cell) if name in BYTE_COLUMNS and cell is not None else cell
+        for name, cell in golden.items()
+    }
+    return StoredBatch(**cells | {"at": datetime.fromisoformat(golden["at"])})
+
+
 @pytest.mark.parametrize("path", golden_files(), ids=lambda path: path.stem)
 def test_golden_batches_are_read_and_written_as_ever(path: Path) -> None:
     golden = json.loads(path.read_text())
-    row = StoredBatch(
-        **{
-            name: bytes.fromhex(cell) if name in BYTE_COLUMNS and cell is not None else cell
-            for name, cell in golden["row"].items()
-            if name != "at"
-        },
-        at=datetime.fromisoformat(golden["row"]["at"]),
-    )
+    row = read(golden["row"])
     decoded = decode(row)
 
     assert [
@@ -420,6 +438,7 @@ def test_keys_go_to_the_partitions_of_the_shared_vectors() -> None:
         assert route([key], partitions)[vector["partition"]] == [0]
 
 
+@steady
 @given(keys=st.lists(cells, max_size=30), partitions=st.integers(1, 9), data=st.data())
 def test_routing_agrees_with_the_partition_of_each_key_and_keeps_order(
     keys: list[bytes | None], partitions: int, data: st.DataObject

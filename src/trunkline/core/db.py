@@ -202,4 +202,3 @@ def translated() -> Iterator[None]:
         raise Unavailable(f"no connection to the server: {error}") from error
     except psycopg.Error as error:
         raise from_database(error) from error
-

@@ -240,7 +240,7 @@ def _droppable(connection: psycopg.Connection[Any]) -> list[str]:
 
 
 def _version() -> str:
-    from trunkline import __version__
+    from trunkline.version import __version__
 
     return __version__
 

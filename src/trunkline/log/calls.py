@@ -1,0 +1,370 @@
+"""What the log asks of the database: one builder per SQL function."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from trunkline.core.calls import Call, many, nothing, one, scalar
+from trunkline.log.batches import PackedBatch, StoredBatch
+from trunkline.log.models import (
+    Assignment,
+    Check,
+    Claim,
+    Lag,
+    Partition,
+    Position,
+    Start,
+    Topic,
+    TopicSize,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def create(
+    topic: str,
+    *,
+    partitions: int = 1,
+    retention: timedelta | None = None,
+    retention_bytes: int | None = None,
+    compact: bool = False,
+    codec: str = "none",
+    early_release: bool = False,
+) -> Call[Topic]:
+    """Create a topic; harmless when it is there with the same settings."""
+    return Call(
+        "log_create",
+        {
+            "topic": topic,
+            "partitions": partitions,
+            "retention": retention,
+            "retention_bytes": retention_bytes,
+            "compact": compact,
+            "codec": codec,
+            "early_release": early_release,
+        },
+        one(Topic),
+        safe_to_repeat=True,
+    )
+
+
+def alter(
+    topic: str,
+    *,
+    partitions: int | None = None,
+    retention: timedelta | str | None = None,
+    retention_bytes: int | None = None,
+    codec: str | None = None,
+    early_release: bool | None = None,
+) -> Call[Topic]:
+    """Change settings of a topic; None leaves one as it is, ``"infinity"`` or 0 keeps for ever."""
+    return Call(
+        "log_alter",
+        {
+            "topic": topic,
+            "partitions": partitions,
+            "retention": retention,
+            "retention_bytes": retention_bytes,
+            "codec": codec,
+            "early_release": early_release,
+        },
+        one(Topic),
+        safe_to_repeat=True,
+        types={"retention": "interval"},
+    )
+
+
+def delete(topic: str) -> Call[None]:
+    """Delete a topic with its messages and groups."""
+    return Call("log_delete", {"topic": topic}, nothing)
+
+
+def list_topics() -> Call[list[TopicSize]]:
+    """All topics with their settings and sizes."""
+    return Call("log_list", {}, many(TopicSize), safe_to_repeat=True)
+
+
+def describe(topic: str) -> Call[list[Partition]]:
+    """The partitions of a topic: offsets, segments, bytes."""
+    return Call("log_describe", {"topic": topic}, many(Partition), safe_to_repeat=True)
+
+
+def settings(topic: str) -> Call[Topic]:
+    """The settings of a topic."""
+    return Call("log_settings", {"topic": topic}, one(Topic), safe_to_repeat=True)
+
+
+def append_batch(
+    topic: str,
+    partition: int,
+    batch: PackedBatch,
+    *,
+    producer_id: UUID | None = None,
+    producer_seq: int | None = None,
+    release_early: bool = False,
+) -> Call[tuple[int, int]]:
+    """Append a packed batch; with a producer's number a repeat changes nothing."""
+    arguments: dict[str, Any] = {
+        "topic": topic,
+        "partition": partition,
+        "n": batch.n,
+        "codec": int(batch.codec),
+        "value_ends": batch.value_ends,
+        "payload": batch.payload,
+        "value_valid": batch.value_valid,
+        "key_ends": batch.key_ends,
+        "keys": batch.keys,
+        "key_valid": batch.key_valid,
+        "headers": batch.headers,
+        "producer_id": producer_id,
+        "producer_seq": producer_seq,
+        "release_early": release_early or None,
+    }
+    return Call(
+        "log_append_batch",
+        {name: value for name, value in arguments.items() if value is not None},
+        lambda rows: (rows[0]["first_offset"], rows[0]["last_offset"]),
+        safe_to_repeat=producer_id is not None,
+        binary=True,
+    )
+
+
+def flush() -> Call[None]:
+    """Wait until everything committed before is durable."""
+    return Call("log_flush", {}, nothing, safe_to_repeat=True)
+
+
+def fetch(
+    topic: str,
+    partition: int,
+    from_offset: int,
+    *,
+    max_messages: int = 10_000,
+    max_bytes: int = 4_194_304,
+    incarnation: int | None = None,
+) -> Call[list[StoredBatch]]:
+    """Record batches from an offset on."""
+    return Call(
+        "log_fetch",
+        {
+            "topic": topic,
+            "partition": partition,
+            "from_offset": from_offset,
+            "max_messages": max_messages,
+            "max_bytes": max_bytes,
+            "incarnation": incarnation,
+        },
+        many(_stored),
+        safe_to_repeat=True,
+        binary=True,
+    )
+
+
+def offset_at(topic: str, partition: int, at_time: datetime) -> Call[int]:
+    """The first offset appended at a time or later."""
+    return Call(
+        "log_offset_at",
+        {"topic": topic, "partition": partition, "at_time": at_time},
+        scalar,
+        safe_to_repeat=True,
+    )
+
+
+def ready(topic: str, partitions: Sequence[int], up_to: Sequence[int]) -> Call[list[int]]:
+    """Which partitions have messages beyond the given offsets."""
+    return Call(
+        "log_ready",
+        {"topic": topic, "partitions": list(partitions), "up_to": list(up_to)},
+        lambda rows: [row["log_ready"] for row in rows],
+        safe_to_repeat=True,
+        types={"partitions": "int[]", "up_to": "bigint[]"},
+    )
+
+
+def join(
+    topic: str, group: str, process: UUID, *, member: str = "", start: Start = "earliest"
+) -> Call[list[Assignment]]:
+    """Take part in an assigned group: the partitions that are yours."""
+    return Call(
+        "log_join",
+        {
+            "topic": topic,
+            "group_name": group,
+            "process": process,
+            "member": member,
+            "start": start_text(start),
+        },
+        many(Assignment),
+        safe_to_repeat=True,
+    )
+
+
+def leave(
+    topic: str,
+    group: str,
+    process: UUID,
+    *,
+    member: str = "",
+    partitions: Sequence[int] | None = None,
+) -> Call[None]:
+    """Give partitions back, or leave the group."""
+    return Call(
+        "log_leave",
+        {
+            "topic": topic,
+            "group_name": group,
+            "process": process,
+            "member": member,
+            "partitions": None if partitions is None else list(partitions),
+        },
+        nothing,
+        safe_to_repeat=True,
+        types={"partitions": "int[]"},
+    )
+
+
+def commit(topic: str, group: str, partition: int, epoch: int, up_to: int) -> Call[None]:
+    """Say that everything up to an offset is done; refused when the epoch is over."""
+    return Call(
+        "log_commit",
+        {
+            "topic": topic,
+            "group_name": group,
+            "partition": partition,
+            "epoch": epoch,
+            "up_to": up_to,
+        },
+        nothing,
+        safe_to_repeat=True,
+    )
+
+
+def claim(
+    topic: str,
+    group: str,
+    partition: int,
+    *,
+    max_messages: int = 100,
+    deadline: timedelta | None = None,
+    max_attempts: int = 5,
+    process: UUID | None = None,
+    start: Start = "earliest",
+) -> Call[list[Claim]]:
+    """Claim the next messages of a partition for one of many readers of a shared group."""
+    return Call(
+        "log_claim",
+        {
+            "topic": topic,
+            "group_name": group,
+            "partition": partition,
+            "max_messages": max_messages,
+            "deadline": deadline,
+            "max_attempts": max_attempts,
+            "process": process,
+            "start": start_text(start),
+        },
+        many(Claim),
+        safe_to_repeat=True,  # a claim whose answer got lost comes back after its deadline
+    )
+
+
+def ack(topic: str, group: str, partition: int, claim: int) -> Call[None]:
+    """A claim is done; refused when it is not in flight any more."""
+    return Call("log_ack", _claim(topic, group, partition, claim), nothing)
+
+
+def release(
+    topic: str,
+    group: str,
+    partition: int,
+    claim: int,
+    *,
+    retry_after: timedelta = timedelta(0),
+    reason: str | None = None,
+) -> Call[None]:
+    """Give a claim back, to be handed out again."""
+    arguments = {
+        **_claim(topic, group, partition, claim),
+        "retry_after": retry_after,
+        "reason": reason,
+    }
+    return Call("log_release", arguments, nothing)
+
+
+def extend(
+    topic: str, group: str, partition: int, claim: int, deadline: timedelta
+) -> Call[datetime]:
+    """More time for a claim, counted from now."""
+    return Call(
+        "log_extend", {**_claim(topic, group, partition, claim), "deadline": deadline}, scalar
+    )
+
+
+def seek(
+    topic: str, group: str, start: Start, *, partition: int | None = None
+) -> Call[dict[int, int]]:
+    """Move a group to earliest, latest, an offset or a time; the next offset by partition."""
+    return Call(
+        "log_seek",
+        {"topic": topic, "group_name": group, "start": start_text(start), "partition": partition},
+        lambda rows: {row["to_partition"]: row["from_offset"] for row in rows},
+        safe_to_repeat=True,
+    )
+
+
+def groups(topic: str | None = None, group: str | None = None) -> Call[list[Position]]:
+    """Groups by partition: what is done, what is there, how far behind, who owns it."""
+    return Call(
+        "log_groups", {"topic": topic, "group_name": group}, many(Position), safe_to_repeat=True
+    )
+
+
+def lag(topic: str | None = None, group: str | None = None) -> Call[list[Lag]]:
+    """How far each group is behind, in messages."""
+    return Call("log_lag", {"topic": topic, "group_name": group}, many(Lag), safe_to_repeat=True)
+
+
+def delete_group(topic: str, group: str) -> Call[None]:
+    """Forget a group and its positions."""
+    return Call("log_group_delete", {"topic": topic, "group_name": group}, nothing)
+
+
+def trim(topic: str, partition: int, before_offset: int) -> Call[int]:
+    """Forget everything before an offset; the first offset there is."""
+    return Call(
+        "log_trim",
+        {"topic": topic, "partition": partition, "before_offset": before_offset},
+        scalar,
+        safe_to_repeat=True,
+    )
+
+
+def compact(topic: str, *, partition: int | None = None) -> Call[dict[int, int]]:
+    """Of each key only the last value stays; how many messages left, by partition."""
+    return Call(
+        "log_compact",
+        {"topic": topic, "partition": partition},
+        lambda rows: {row["in_partition"]: row["removed"] for row in rows},
+        safe_to_repeat=True,
+    )
+
+
+def verify(topic: str) -> Call[list[Check]]:
+    """Count the messages of each partition and name every break of the promise."""
+    return Call("log_verify", {"topic": topic}, many(Check), safe_to_repeat=True)
+
+
+def start_text(start: Start) -> str:
+    """A start as SQL takes it."""
+    return start.isoformat() if isinstance(start, datetime) else str(start)
+
+
+def _claim(topic: str, group: str, partition: int, claim: int) -> dict[str, Any]:
+    return {"topic": topic, "group_name": group, "partition": partition, "claim": claim}
+
+
+def _stored(*, written_by: int, **row: Any) -> StoredBatch:
+    return StoredBatch(incarnation=written_by, **row)

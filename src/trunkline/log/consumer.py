@@ -1,0 +1,632 @@
+"""Consumers: members of an assigned group, and readers of a shared one.
+
+Both fetch whole record batches, keep them decoded, and hand out windows of at most
+``max_messages``, so small batches cost no further fetch. Memory is bounded per partition by
+``fetch_bytes`` plus one record batch, whatever the backlog.
+
+An idle consumer only reads: it is woken by the listener, and looks for itself every
+``poll_interval`` seconds at the latest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections import deque
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+from uuid import NAMESPACE_OID, UUID, uuid5
+
+from trunkline.core import telemetry
+from trunkline.core.backoff import Backoff
+from trunkline.core.errors import Invalid, LeaseLost, TrunklineError, Unavailable
+from trunkline.log import calls
+from trunkline.log.batches import DecodedBatch, decode, pack
+from trunkline.log.models import Claim, Message, Start
+
+if TYPE_CHECKING:
+    import psycopg
+    import pyarrow as pa
+
+    from trunkline.core.calls import Call
+    from trunkline.core.db import AsyncDb
+    from trunkline.core.lease import ProcessLease
+    from trunkline.core.listen import Listener, Notifier, Subscription
+    from trunkline.log.topics import Topics
+
+logger = telemetry.get_logger(__name__)
+
+_FIRST_WAIT = 0.005
+_REJOIN_EVERY = 3.0  # seconds between two looks at who owns what
+_PATIENCE = 30.0  # seconds that a surplus partition is kept for a commit that does not come
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What every consumer needs, and how it should read."""
+
+    db: AsyncDb
+    topics: Topics
+    lease: ProcessLease
+    listener: Listener
+    notifier: Notifier
+    topic: str
+    group: str
+    member: str
+    start: Start
+    max_messages: int
+    fetch_bytes: int
+    poll_interval: float
+    at_most_once: bool
+    deadline: timedelta
+    max_attempts: int
+
+
+class Batch:
+    """Messages of one partition in the order of their offsets."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        partition: int,
+        parts: list[DecodedBatch],
+        *,
+        first_offset: int,
+        last_offset: int,
+        attempts: int = 1,
+        token: int,
+    ):
+        self.topic = consumer.topic
+        self.partition = partition
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.attempts = attempts
+        self._consumer = consumer
+        self._parts = parts
+        self.token = token
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    def __repr__(self) -> str:
+        return (
+            f"Batch({self.topic}/{self.partition}, {self.first_offset}..{self.last_offset},"
+            f" {len(self)} messages)"
+        )
+
+    @cached_property
+    def messages(self) -> list[Message]:
+        """Every message as a value of its own."""
+        return [
+            Message(self.topic, self.partition, offset, part.at, key, value, headers)
+            for part in self._parts
+            for offset, key, value, headers in zip(
+                part.offsets, part.keys, part.values, part.headers, strict=True
+            )
+        ]
+
+    @property
+    def values(self) -> list[bytes | None]:
+        """The values alone: quicker than `messages`."""
+        return [value for part in self._parts for value in part.values]
+
+    @property
+    def offsets(self) -> list[int]:
+        """The offsets alone."""
+        return [offset for part in self._parts for offset in part.offsets]
+
+    def to_arrow(self) -> pa.Table:
+        """A table of offset, timestamp, key, value and headers; no message is copied."""
+        import pyarrow as pa
+
+        return pa.concat_tables([part.to_arrow() for part in self._parts])
+
+    async def commit(self, *, on: psycopg.AsyncConnection[Any] | None = None) -> None:
+        """Everything up to here is done; with ``on``, when that transaction commits.
+
+        `LeaseLost` when somebody else took over: the effect must not count either.
+        """
+        call = self._consumer.settlement(self)
+        if call is not None:
+            await self._consumer.settle(self, call, on)
+
+    async def release(self, *, reason: str | None = None, retry_after: float = 0) -> None:
+        """Not done: deliver it again, after some seconds in a shared group."""
+        await self._consumer.release(self, reason, retry_after)
+
+    async def extend(self, deadline: timedelta) -> None:
+        """More time, in a shared group; an assigned one needs none."""
+        await self._consumer.extend(self, deadline)
+
+
+class Consumer(ABC):
+    """Reads a topic for a group: ``async for batch in consumer``, or `poll`."""
+
+    def __init__(self, reader: Reader):
+        for name, value in (
+            ("max_messages", reader.max_messages),
+            ("fetch_bytes", reader.fetch_bytes),
+            ("max_attempts", reader.max_attempts),
+        ):
+            if value < 1:
+                raise Invalid(f"{name} must be at least 1, got {value}.")
+        if reader.deadline <= timedelta(0):
+            raise Invalid(f"a deadline must be positive, got {reader.deadline}.")
+        self.topic = reader.topic
+        self.group = reader.group
+        self._reader = reader
+        self._process: UUID | None = None
+        self._held = AsyncExitStack()
+        self._subscription: Subscription | None = None
+        self._closed = asyncio.Event()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Batch:
+        batch = await self.poll()
+        if batch is None:
+            raise StopAsyncIteration
+        return batch
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    async def poll(self, timeout: float | None = None) -> Batch | None:
+        """The next batch; None when ``timeout`` seconds brought none, or after `close`."""
+        subscription = await self._open()
+        give_up = None if timeout is None else time.monotonic() + timeout
+        idle = Backoff(first=_FIRST_WAIT, longest=self._reader.poll_interval, jitter=0.1)
+        away = Backoff(first=0.1, longest=5.0)
+        while not self._closed.is_set():
+            try:
+                batch = await self._next()
+                away.reset()
+            except Unavailable as error:
+                logger.warning("server away, waiting", topic=self.topic, error=str(error))
+                batch, idle = None, away
+            if batch is not None:
+                telemetry.counter("log_consumed_messages", topic=self.topic, group=self.group).inc(
+                    len(batch)
+                )
+                return batch
+            wait = idle.next()
+            if give_up is not None:
+                rest = give_up - time.monotonic()
+                if rest <= 0:
+                    return None
+                wait = min(wait, rest)
+            if await subscription.wait(wait):
+                self._woken()
+        return None
+
+    async def close(self) -> None:
+        """Leave: others take over at once. Safe to call twice."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        if self._subscription is not None:
+            self._subscription.wake()
+            with suppress(TrunklineError):
+                await self._leave()
+        await self._held.aclose()
+
+    async def _open(self) -> Subscription:
+        if self._subscription is None:
+            await self._reader.topics.get(self.topic)
+            self._process = await self._reader.lease.hold()
+            self._subscription = await self._held.enter_async_context(
+                self._reader.listener.subscribe(f"log:{self.topic}:")
+            )
+        return self._subscription
+
+    @property
+    def process(self) -> UUID:
+        """The process that this consumer reads for, once it reads."""
+        assert self._process is not None
+        return self._process
+
+    @abstractmethod
+    async def _next(self) -> Batch | None: ...
+
+    @abstractmethod
+    async def _leave(self) -> None: ...
+
+    @abstractmethod
+    def settlement(self, batch: Batch) -> Call[None] | None:
+        """What settles a batch; None when it was settled before it was handed out."""
+
+    async def settle(
+        self, batch: Batch, call: Call[None], on: psycopg.AsyncConnection[Any] | None
+    ) -> None:
+        """Run a settlement; called by the batch."""
+        try:
+            await self._reader.db.run(call, on=on)
+        except LeaseLost:
+            self.lost(batch)
+            raise
+        self.settled(batch)
+
+    def settled(self, batch: Batch) -> None:
+        """A batch was settled."""
+
+    def lost(self, batch: Batch) -> None:
+        """A batch turned out to be somebody else's."""
+
+    @abstractmethod
+    async def release(self, batch: Batch, reason: str | None, retry_after: float) -> None:
+        """Give a batch back; called by it."""
+
+    @abstractmethod
+    async def extend(self, batch: Batch, deadline: timedelta) -> None:
+        """Ask for more time for a batch; called by it."""
+
+    def _woken(self) -> None:
+        """Something was said about the topic."""
+
+
+@dataclass(slots=True, eq=False)
+class Share:
+    """A partition that is ours."""
+
+    partition: int
+    epoch: int
+    next_offset: int
+    done: int
+    incarnation: int | None = None
+    rows: deque[DecodedBatch] = field(default_factory=deque)
+    maybe_ready: bool = True
+    surplus_since: float | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Nothing that was handed out waits for its commit."""
+        return self.done >= self.next_offset - 1
+
+
+class AssignedConsumer(Consumer):
+    """A member of an assigned group: whole partitions, each in order, fenced by epochs."""
+
+    def __init__(self, reader: Reader):
+        super().__init__(reader)
+        self._shares: dict[int, Share] = {}
+        self._turn: deque[int] = deque()
+        self._rejoin_at = 0.0
+
+    @property
+    def assignment(self) -> list[int]:
+        """The partitions that this consumer reads now."""
+        return sorted(self._shares)
+
+    async def _next(self) -> Batch | None:
+        if time.monotonic() >= self._rejoin_at:
+            await self._rejoin()
+        batch = await self._next_of(lambda share: share.maybe_ready)
+        if batch is None and (shares := self._readable()):
+            ready = await self._reader.db.run(
+                calls.ready(
+                    self.topic,
+                    [share.partition for share in shares],
+                    [share.next_offset - 1 for share in shares],
+                )
+            )
+            for partition in ready:
+                self._shares[partition].maybe_ready = True
+            batch = await self._next_of(lambda share: share.maybe_ready)
+        return batch
+
+    def _readable(self) -> list[Share]:
+        return [share for share in self._shares.values() if share.surplus_since is None]
+
+    async def _next_of(self, wanted: Any) -> Batch | None:
+        for _ in range(len(self._turn)):
+            self._turn.rotate(-1)
+            share = self._shares.get(self._turn[0])
+            if share is None or share.surplus_since is not None or not wanted(share):
+                continue
+            if not share.rows:
+                await self._fetch(share)
+            if share.rows:
+                return await self._hand_out(share)
+        return None
+
+    async def _fetch(self, share: Share) -> None:
+        rows = await self._reader.db.run(
+            calls.fetch(
+                self.topic,
+                share.partition,
+                share.next_offset,
+                max_messages=max(self._reader.max_messages, 100_000),
+                max_bytes=self._reader.fetch_bytes,
+                incarnation=share.incarnation,
+            )
+        )
+        share.rows.extend(map(decode, rows))
+        share.maybe_ready = bool(rows)
+
+    async def _hand_out(self, share: Share) -> Batch:
+        first = share.next_offset
+        parts, last = _cut(share.rows, self._reader.max_messages)
+        share.next_offset = last + 1
+        share.incarnation = parts[-1].incarnation
+        batch = Batch(
+            self,
+            share.partition,
+            parts,
+            first_offset=first,
+            last_offset=last,
+            token=share.epoch,
+        )
+        if self._reader.at_most_once:
+            await self.settle(batch, self._commit(batch), None)
+        return batch
+
+    async def _rejoin(self) -> None:
+        try:
+            rows = await self._reader.db.run(
+                calls.join(
+                    self.topic,
+                    self.group,
+                    self.process,
+                    member=self._reader.member,
+                    start=self._reader.start,
+                )
+            )
+        except LeaseLost:
+            await self._reader.lease.renew()
+            return
+        self._rejoin_at = time.monotonic() + _REJOIN_EVERY
+        before = set(self._shares)
+        ours = {row.partition: row for row in rows}
+        for partition in before - set(ours):
+            del self._shares[partition]
+        for partition, row in ours.items():
+            share = self._shares.get(partition)
+            if share is None or share.epoch != row.epoch:
+                share = Share(partition, row.epoch, row.up_to + 1, row.up_to)
+                self._shares[partition] = share
+            if not row.surplus:
+                share.surplus_since = None
+            elif share.surplus_since is None:
+                share.surplus_since = time.monotonic()
+        if before != set(self._shares):
+            self._turn = deque(sorted(self._shares))
+            logger.debug("partitions", topic=self.topic, group=self.group, ours=self.assignment)
+        await self._give_back()
+
+    async def _give_back(self) -> None:
+        """Return surplus partitions once what was handed out of them is settled."""
+        now = time.monotonic()
+        leaving = [
+            share.partition
+            for share in self._shares.values()
+            if share.surplus_since is not None
+            and (share.settled or now - share.surplus_since > _PATIENCE)
+        ]
+        if not leaving:
+            return
+        await self._reader.db.run(
+            calls.leave(
+                self.topic,
+                self.group,
+                self.process,
+                member=self._reader.member,
+                partitions=leaving,
+            )
+        )
+        for partition in leaving:
+            del self._shares[partition]
+        self._turn = deque(sorted(self._shares))
+        self._tell_group()
+
+    async def _leave(self) -> None:
+        await self._reader.db.run(
+            calls.leave(self.topic, self.group, self.process, member=self._reader.member)
+        )
+        self._tell_group()
+
+    def _tell_group(self) -> None:
+        self._reader.notifier.notify(f"log:{self.topic}:group:{self.group}")
+
+    def _woken(self) -> None:
+        self._rejoin_at = min(self._rejoin_at, time.monotonic() + 0.2)
+
+    def settlement(self, batch: Batch) -> Call[None] | None:
+        return None if self._reader.at_most_once else self._commit(batch)
+
+    def _commit(self, batch: Batch) -> Call[None]:
+        return calls.commit(self.topic, self.group, batch.partition, batch.token, batch.last_offset)
+
+    def settled(self, batch: Batch) -> None:
+        if share := self._share_of(batch):
+            share.done = max(share.done, batch.last_offset)
+
+    def lost(self, batch: Batch) -> None:
+        if self._share_of(batch):
+            del self._shares[batch.partition]
+        self._rejoin_at = 0.0
+
+    def _share_of(self, batch: Batch) -> Share | None:
+        share = self._shares.get(batch.partition)
+        return share if share is not None and share.epoch == batch.token else None
+
+    async def release(self, batch: Batch, reason: str | None, retry_after: float) -> None:
+        if share := self._share_of(batch):
+            share.next_offset = batch.first_offset
+            share.rows.clear()
+            share.incarnation = None
+            share.maybe_ready = True
+
+    async def extend(self, batch: Batch, deadline: timedelta) -> None:
+        """Nothing to extend: the lease of the process is what counts."""
+
+
+class SharedConsumer(Consumer):
+    """One of many readers of a shared group: claims of ranges, acknowledged one by one."""
+
+    def __init__(self, reader: Reader):
+        super().__init__(reader)
+        self._turn = 0
+        self._cache: dict[int, deque[DecodedBatch]] = {}
+
+    async def _next(self) -> Batch | None:
+        partitions = (await self._reader.topics.get(self.topic)).topic.partitions
+        for _ in range(partitions):
+            partition = self._turn % partitions
+            self._turn += 1
+            while claim := await self._claim(partition):
+                if claim.attempts > self._reader.max_attempts:
+                    await self._bury(partition, claim)
+                    continue
+                parts = await self._read(partition, claim)
+                if parts:
+                    return Batch(
+                        self,
+                        partition,
+                        parts,
+                        first_offset=claim.first_offset,
+                        last_offset=claim.last_offset,
+                        attempts=claim.attempts,
+                        token=claim.claim,
+                    )
+                if not self._reader.at_most_once:  # compaction emptied the range
+                    await self._ack(partition, claim.claim)
+        return None
+
+    async def _claim(self, partition: int) -> Claim | None:
+        reader = self._reader
+        claims = await reader.db.run(
+            calls.claim(
+                self.topic,
+                self.group,
+                partition,
+                max_messages=reader.max_messages,
+                deadline=None if reader.at_most_once else reader.deadline,
+                max_attempts=reader.max_attempts,
+                process=self.process,
+                start=reader.start,
+            )
+        )
+        return claims[0] if claims else None
+
+    async def _read(self, partition: int, claim: Claim) -> list[DecodedBatch]:
+        """The claimed messages, out of batches that are decoded already where possible."""
+        cache = self._cache.setdefault(partition, deque())
+        if cache and claim.first_offset < cache[0].base_offset:
+            cache.clear()
+        while cache and cache[0].last_offset < claim.first_offset:
+            cache.popleft()
+        reach = cache[-1].last_offset + 1 if cache else claim.first_offset
+        while reach <= claim.last_offset:
+            rows = await self._reader.db.run(
+                calls.fetch(
+                    self.topic,
+                    partition,
+                    reach,
+                    max_messages=claim.last_offset - reach + 1,
+                    max_bytes=self._reader.fetch_bytes,
+                )
+            )
+            if not rows:
+                break
+            cache.extend(whole.window(0, whole.n) for whole in map(decode, rows))
+            reach = cache[-1].last_offset + 1
+        return [
+            part for row in cache if (part := _between(row, claim.first_offset, claim.last_offset))
+        ]
+
+    async def _bury(self, partition: int, claim: Claim) -> None:
+        """Move messages that failed too often to ``<topic>.dead``, each with its reason."""
+        dead = f"{self.topic}.dead"
+        await self._reader.db.run(calls.create(dead))
+        for part in await self._read(partition, claim):
+            for offset, key, value, headers in zip(
+                part.offsets, part.keys, part.values, part.headers, strict=True
+            ):
+                origin = f"{self.topic}/{self.group}/{partition}/{offset}"
+                about = {
+                    "topic": self.topic,
+                    "group": self.group,
+                    "partition": partition,
+                    "offset": offset,
+                    "attempts": claim.attempts - 1,
+                    "reason": claim.reason or "its consumer did not acknowledge it in time",
+                }
+                batch = pack(
+                    [b"" if value is None else value],
+                    keys=[key],
+                    headers=[{**(headers or {}), "dead": about}],
+                )
+                # the id is made of the origin: burying twice buries once
+                await self._reader.db.run(
+                    calls.append_batch(
+                        dead, 0, batch, producer_id=uuid5(NAMESPACE_OID, origin), producer_seq=1
+                    )
+                )
+                logger.warning("dead letter", **about)
+        await self._ack(partition, claim.claim)
+
+    async def _ack(self, partition: int, claim: int) -> None:
+        await self._reader.db.run(calls.ack(self.topic, self.group, partition, claim))
+
+    async def _leave(self) -> None:
+        self._cache.clear()
+
+    def settlement(self, batch: Batch) -> Call[None] | None:
+        if self._reader.at_most_once:
+            return None
+        return calls.ack(self.topic, self.group, batch.partition, batch.token)
+
+    async def release(self, batch: Batch, reason: str | None, retry_after: float) -> None:
+        if self._reader.at_most_once:
+            return
+        await self._reader.db.run(
+            calls.release(
+                self.topic,
+                self.group,
+                batch.partition,
+                batch.token,
+                retry_after=timedelta(seconds=retry_after),
+                reason=reason,
+            )
+        )
+
+    async def extend(self, batch: Batch, deadline: timedelta) -> None:
+        await self._reader.db.run(
+            calls.extend(self.topic, self.group, batch.partition, batch.token, deadline)
+        )
+
+
+def _cut(rows: deque[DecodedBatch], most: int) -> tuple[list[DecodedBatch], int]:
+    """Take up to ``most`` messages off the front; the parts, and the last offset they cover."""
+    parts: list[DecodedBatch] = []
+    last = 0
+    while rows and most > 0:
+        row = rows.popleft()
+        if len(row) > most:
+            parts.append(row.window(row.skip, most))
+            rows.appendleft(row.window(row.skip + most, len(row) - most))
+            last = parts[-1].offsets[-1]
+            break
+        parts.append(row)
+        most -= len(row)
+        last = row.last_offset if row.skip + row.take == row.n else row.offsets[-1]
+    return parts, last
+
+
+def _between(row: DecodedBatch, first: int, last: int) -> DecodedBatch | None:
+    """The window of a whole row that lies between two offsets, or None when it is empty."""
+    if first <= row.base_offset and row.last_offset <= last:
+        return row if len(row) else None
+    offsets = row.offsets
+    begin = bisect_left(offsets, first)
+    end = bisect_left(offsets, last + 1)
+    return row.window(begin, end - begin) if end > begin else None

@@ -1,0 +1,162 @@
+"""What the log speaks of: topics, messages, positions. Values only, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+Start = str | int | datetime
+"""Where to begin: ``"earliest"``, ``"latest"``, an offset, or a time."""
+
+
+class Mode(StrEnum):
+    """How a group shares the work."""
+
+    ASSIGNED = "assigned"
+    SHARED = "shared"
+
+
+class Delivery(StrEnum):
+    """What happens to messages whose consumer dies."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    AT_MOST_ONCE = "at-most-once"
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic and its settings."""
+
+    topic_id: int
+    topic: str
+    partitions: int
+    retention: timedelta | None
+    retention_bytes: int | None
+    compact: bool
+    codec: str
+    early_release: bool
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSize:
+    """A topic in a listing: its settings and how much it holds."""
+
+    topic: str
+    partitions: int
+    messages: int
+    bytes: int
+    retention: timedelta | None
+    retention_bytes: int | None
+    compact: bool
+    codec: str
+    early_release: bool
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition of a topic; ``last_offset`` is below ``first_offset`` when it is empty."""
+
+    partition: int
+    first_offset: int
+    last_offset: int
+    segments: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to append that is more than its value."""
+
+    value: bytes | str | None
+    key: bytes | str | None = None
+    headers: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message that was read."""
+
+    topic: str
+    partition: int
+    offset: int
+    at: datetime
+    key: bytes | None
+    value: bytes | None
+    headers: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where messages went: the offsets of the first and last of them in a partition."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A partition that a member of an assigned group owns; a surplus one is to be given back."""
+
+    partition: int
+    epoch: int
+    up_to: int
+    surplus: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A range of a partition that one reader of a shared group works on."""
+
+    claim: int
+    first_offset: int
+    last_offset: int
+    attempts: int
+    expires: datetime | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a group stands on a partition."""
+
+    topic: str
+    group_name: str
+    mode: str
+    partition: int
+    up_to: int
+    last_offset: int
+    lag: int
+    claims: int
+    epoch: int | None
+    process: UUID | None
+    process_name: str | None
+    moved_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a group is behind, in messages."""
+
+    topic: str
+    group_name: str
+    lag: int
+    partitions: int
+    owned: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a verification found in a partition; ``problem`` is None when it is whole."""
+
+    partition: int
+    first_offset: int
+    last_offset: int
+    messages: int
+    problem: str | None = field(default=None)

@@ -1,0 +1,53 @@
+"""Settings of topics as clients need them, remembered for a few seconds."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trunkline.core.calls import Call, scalar
+from trunkline.log import calls
+
+if TYPE_CHECKING:
+    from trunkline.core.db import AsyncDb
+    from trunkline.log.models import Topic
+
+REMEMBER_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was true of a topic when it was asked for."""
+
+    topic: Topic
+    message_bytes: int
+    until: float
+
+
+class Topics:
+    """Asks once for many; a topic that gained partitions is noticed within `REMEMBER_SECONDS`."""
+
+    def __init__(self, db: AsyncDb):
+        self._db = db
+        self._known: dict[str, Known] = {}
+
+    async def get(self, topic: str) -> Known:
+        """The settings of a topic; `NotFound` when there is none."""
+        known = self._known.get(topic)
+        if known is None or known.until < time.monotonic():
+            known = Known(
+                await self._db.run(calls.settings(topic)),
+                int(await self._db.run(_message_bytes())),
+                time.monotonic() + REMEMBER_SECONDS,
+            )
+            self._known[topic] = known
+        return known
+
+    def forget(self, topic: str) -> None:
+        """Ask anew next time."""
+        self._known.pop(topic, None)
+
+
+def _message_bytes() -> Call[str]:
+    return Call("config_get", {"name": "log.message_bytes"}, scalar, safe_to_repeat=True)

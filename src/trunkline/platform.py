@@ -1,0 +1,164 @@
+"""`Platform`: one connection to Trunkline, holding a client per capability. It holds, it does not do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+from trunkline.core import migrate
+from trunkline.core.db import AsyncDb, Db
+from trunkline.core.embedded import Target, resolve
+from trunkline.core.lease import ProcessLease
+from trunkline.core.listen import Listener, Notifier
+from trunkline.core.maintain import Maintainer
+from trunkline.core.portal import Portal
+from trunkline.core.settings import Settings
+from trunkline.log.client import Log, SyncLog
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from trunkline.core.service import Service
+
+
+class Platform:
+    """Trunkline for asynchronous code; made by `connect`."""
+
+    def __init__(self, target: Target, settings: Settings, *, name: str | None = None):
+        self.db = AsyncDb(
+            target.dsn,
+            pool_max=settings.pool_max,
+            prepare=settings.prepare,
+            connect_timeout=settings.connect_timeout,
+        )
+        self._target = target
+        self._lease = ProcessLease(self.db, name=name)
+        self._listener = Listener(self.db.connect)
+        self._notifier = Notifier(self.db.connect)
+        self.log = Log(self.db, lease=self._lease, listener=self._listener, notifier=self._notifier)
+
+    @property
+    def dsn(self) -> str:
+        """Where the database is."""
+        return self._target.dsn
+
+    def services(self) -> list[Service]:
+        """The background work that ``trunkline up`` runs."""
+        return [Maintainer(self.db)]
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """A connection inside a transaction that commits at the end of the block."""
+        async with self.db.transaction() as connection:
+            yield connection
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of everything. Safe to call twice."""
+        await self.log.close()
+        await self._lease.close()
+        await self._listener.close()
+        await self._notifier.close()
+        await self.db.close()
+        await asyncio.to_thread(self._target.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+
+class SyncPlatform:
+    """Trunkline for blocking code; made by `connect_sync`."""
+
+    def __init__(self, target: Target, settings: Settings, *, name: str | None = None):
+        self.db = Db(target.dsn, prepare=settings.prepare, connect_timeout=settings.connect_timeout)
+        self._portal = Portal()
+
+        async def make() -> Platform:
+            return Platform(target, settings, name=name)
+
+        self._platform = self._portal.call(make())
+        self.log = SyncLog(self.db, self._portal, self._platform.log)
+
+    @property
+    def dsn(self) -> str:
+        """Where the database is."""
+        return self._platform.dsn
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection inside a transaction that commits at the end of the block."""
+        with self.db.transaction() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Finish what is under way and let go of everything."""
+        self.db.close()
+        self._portal.call(self._platform.close())
+        self._portal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+
+class Connecting:
+    """What `connect` returns: ``tl = await connect()``, or ``async with connect() as tl``."""
+
+    def __init__(self, dsn: str | None, *, install: bool | None, name: str | None, settings: Any):
+        self._dsn = dsn
+        self._install = install
+        self._name = name
+        self._explicit = settings
+        self._platform: Platform | None = None
+
+    def __await__(self) -> Generator[Any, None, Platform]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> Platform:
+        self._platform = await self._connect()
+        return self._platform
+
+    async def __aexit__(self, *_error: object) -> None:
+        if self._platform is not None:
+            await self._platform.close()
+
+    async def _connect(self) -> Platform:
+        settings = Settings.load(**self._explicit)
+        target = await asyncio.to_thread(_open, self._dsn, settings, self._install)
+        return Platform(target, settings, name=self._name)
+
+
+def connect(
+    dsn: str | None = None, *, install: bool | None = None, name: str | None = None, **settings: Any
+) -> Connecting:
+    """Connect to a Postgres; without a DSN (also none in the environment) to the embedded one.
+
+    The schema is installed into the embedded server by itself; elsewhere with ``install=True``, or
+    beforehand with ``trunkline db install``.
+    """
+    return Connecting(dsn, install=install, name=name, settings=settings)
+
+
+def connect_sync(
+    dsn: str | None = None, *, install: bool | None = None, name: str | None = None, **settings: Any
+) -> SyncPlatform:
+    """The blocking twin of `connect`."""
+    loaded = Settings.load(**settings)
+    return SyncPlatform(_open(dsn, loaded, install), loaded, name=name)
+
+
+def _open(dsn: str | None, settings: Settings, install: bool | None) -> Target:
+    target = resolve(dsn, settings)
+    try:
+        if install or (install is None and target.server is not None):
+            migrate.install(target.dsn)
+    except BaseException:
+        target.close()
+        raise
+    return target
