@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,6 +17,8 @@ from trunkline.core.settings import Settings
 from trunkline.log.client import Log, SyncLog
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Generator, Iterator
+
     import psycopg
 
     from trunkline.core.service import Service
@@ -130,7 +131,7 @@ class Connecting:
 
     async def _connect(self) -> Platform:
         settings = Settings.load(**self._explicit)
-        target = await asyncio.to_thread(_open, self._dsn, settings, self._install)
+        target = await asyncio.to_thread(_open, self._dsn, settings, install=self._install)
         return Platform(target, settings, name=self._name)
 
 
@@ -150,10 +151,10 @@ def connect_sync(
 ) -> SyncPlatform:
     """The blocking twin of `connect`."""
     loaded = Settings.load(**settings)
-    return SyncPlatform(_open(dsn, loaded, install), loaded, name=name)
+    return SyncPlatform(_open(dsn, loaded, install=install), loaded, name=name)
 
 
-def _open(dsn: str | None, settings: Settings, install: bool | None) -> Target:
+def _open(dsn: str | None, settings: Settings, *, install: bool | None) -> Target:
     target = resolve(dsn, settings)
     try:
         if install or (install is None and target.server is not None):

@@ -6,12 +6,13 @@ the same values, so that nothing is written twice for the two kinds of client.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
     from trunkline.core.db import AsyncDb, Db
 
 T = TypeVar("T")
@@ -90,8 +91,9 @@ def awaited(
     """A method of an `AsyncFace` that runs the call that ``build`` describes."""
 
     @wraps(build)
-    def method(self: AsyncFace, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        return self._db.run(build(*args, **kwargs))
+    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        found: Awaitable[T] = self._db.run(build(*args, **kwargs))
+        return found
 
     return method
 
@@ -102,7 +104,8 @@ def blocking(
     """A method of a `SyncFace` that runs the call that ``build`` describes."""
 
     @wraps(build)
-    def method(self: SyncFace, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._db.run(build(*args, **kwargs))
+    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        found: T = self._db.run(build(*args, **kwargs))
+        return found
 
     return method

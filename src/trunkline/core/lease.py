@@ -22,7 +22,6 @@ import os
 import socket
 import sys
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
@@ -32,6 +31,8 @@ from trunkline.core.calls import Call, scalar
 from trunkline.core.errors import TrunklineError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from trunkline.core.db import AsyncDb
 
 logger = telemetry.get_logger(__name__)

@@ -9,7 +9,6 @@ transaction under an advisory lock, so any number of installs may start at once.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -22,6 +21,7 @@ from trunkline.core.db import connect_arguments, translated
 from trunkline.core.errors import SchemaMismatch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from importlib.resources.abc import Traversable
 
 CAPABILITIES = ("core", "log")

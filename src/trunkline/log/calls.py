@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from trunkline.core.calls import Call, many, nothing, one, scalar
 from trunkline.log.batches import PackedBatch, StoredBatch
@@ -22,6 +21,7 @@ from trunkline.log.models import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
 
 def create(

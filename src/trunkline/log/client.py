@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,6 +15,8 @@ from trunkline.log.producer import Producer
 from trunkline.log.topics import Topics
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
     import psycopg
     import pyarrow as pa
 
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener, Notifier
     from trunkline.core.portal import Portal
+
+
+_MODES = frozenset(Mode)
+_DELIVERIES = frozenset(Delivery)
+
+Receipts = list[Appended]  # the name `list` is a method below
 
 
 class Log(AsyncFace):
@@ -35,7 +42,7 @@ class Log(AsyncFace):
         self._notifier = notifier
         self._topics = Topics(db)
         self._appender = Producer(db, self._topics, notifier)
-        self._open: list[Consumer | Producer] = []
+        self._opened: set[Consumer | Producer] = set()
         self._members = 0
 
     create = awaited(calls.create)
@@ -62,7 +69,7 @@ class Log(AsyncFace):
         partition: int | None = None,
         codec: str | None = None,
         on: psycopg.AsyncConnection[Any] | None = None,
-    ) -> list[Appended]:
+    ) -> Receipts:
         """Append messages and wait until they are durable; one answer per partition.
 
         ``messages`` is one message (bytes or text), a list of them, of `Outgoing`, or Arrow: an
@@ -101,7 +108,7 @@ class Log(AsyncFace):
             codec=codec,
             idempotent=idempotent,
         )
-        self._open.append(producer)
+        self._opened.add(producer)
         return producer
 
     def consume(
@@ -126,7 +133,7 @@ class Log(AsyncFace):
         ``<topic>.dead``. ``start`` counts when the group is new.
         """
         kinds = {Mode.ASSIGNED: AssignedConsumer, Mode.SHARED: SharedConsumer}
-        if mode not in list(Mode) or delivery not in list(Delivery):
+        if mode not in _MODES or delivery not in _DELIVERIES:
             raise Invalid(
                 f'mode is "assigned" or "shared", delivery "at-least-once" or "at-most-once";'
                 f' got "{mode}" and "{delivery}".'
@@ -151,7 +158,7 @@ class Log(AsyncFace):
                 max_attempts=max_attempts,
             )
         )
-        self._open.append(consumer)
+        self._opened.add(consumer)
         return consumer
 
     async def read(
@@ -188,9 +195,9 @@ class Log(AsyncFace):
 
     async def close(self) -> None:
         """Flush what is being appended and leave every group."""
-        for opened in (*self._open, self._appender):
+        for opened in (*self._opened, self._appender):
             await opened.close()
-        self._open.clear()
+        self._opened.clear()
 
 
 class SyncLog(SyncFace):
@@ -225,7 +232,7 @@ class SyncLog(SyncFace):
         partition: int | None = None,
         codec: str | None = None,
         on: psycopg.Connection[Any] | None = None,
-    ) -> Any:
+    ) -> Receipts:
         """As `Log.append`; calls from many threads share commits."""
         if on is not None:
             _refuse_transaction()

@@ -38,7 +38,7 @@ class Topics:
         if known is None or known.until < time.monotonic():
             known = Known(
                 await self._db.run(calls.settings(topic)),
-                int(await self._db.run(_message_bytes())),
+                await self._db.run(_message_bytes()),
                 time.monotonic() + REMEMBER_SECONDS,
             )
             self._known[topic] = known
@@ -49,5 +49,10 @@ class Topics:
         self._known.pop(topic, None)
 
 
-def _message_bytes() -> Call[str]:
-    return Call("config_get", {"name": "log.message_bytes"}, scalar, safe_to_repeat=True)
+def _message_bytes() -> Call[int]:
+    return Call(
+        "config_get",
+        {"name": "log.message_bytes"},
+        lambda rows: int(scalar(rows)),
+        safe_to_repeat=True,
+    )
