@@ -1,4 +1,4 @@
-"""`Platform`: one connection to Trunkline, holding a client per capability. It holds, it does not do."""
+"""`Platform`: a client per capability over one connection pool. It holds, it does not do."""
 
 from __future__ import annotations
 

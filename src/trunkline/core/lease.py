@@ -31,19 +31,23 @@ from trunkline.core.calls import Call, scalar
 from trunkline.core.errors import TrunklineError
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from trunkline.core.db import AsyncDb
 
 logger = telemetry.get_logger(__name__)
 
-_RENEW_EVERY = 10.0  # seconds, a third of the default lease.ttl
 _RETRY_EVERY = 1.0
 
 
 def renew(process: UUID, name: str) -> Call[datetime]:
     """Say that a process lives; when its lease ends."""
     return Call("lease_renew", {"process": process, "name": name}, scalar, safe_to_repeat=True)
+
+
+def ttl() -> Call[timedelta]:
+    """How long a lease lasts."""
+    return Call("lease_ttl", {}, scalar, safe_to_repeat=True)
 
 
 def end(process: UUID) -> Call[int]:
@@ -60,11 +64,11 @@ def default_name() -> str:
 class ProcessLease:
     """The lease of this process, held from the first `hold` until `close`."""
 
-    def __init__(self, db: AsyncDb, *, name: str | None = None, renew_every: float = _RENEW_EVERY):
+    def __init__(self, db: AsyncDb, *, name: str | None = None):
         self.process = uuid4()
         self.name = name or default_name()
         self._db = db
-        self._renew_every = renew_every
+        self._renew_after = 0.0
         self._task: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
 
@@ -79,6 +83,7 @@ class ProcessLease:
     async def renew(self) -> None:
         """Renew now: after a long pause, before something is taken."""
         await self._db.run(renew(self.process, self.name))
+        self._renew_after = (await self._db.run(ttl())).total_seconds() / 3
 
     async def close(self) -> None:
         """End the lease, so that others need not wait for it. Safe to call twice."""
@@ -91,12 +96,12 @@ class ProcessLease:
             await self._db.run(end(self.process))
 
     async def _keep(self) -> None:
-        wait = self._renew_every
+        wait = self._renew_after
         while True:
             await asyncio.sleep(wait)
             try:
                 await self.renew()
-                wait = self._renew_every
+                wait = self._renew_after
             except TrunklineError as error:
                 wait = _RETRY_EVERY
                 logger.warning("lease not renewed", error=str(error))

@@ -91,8 +91,8 @@ def install(dsn: str) -> Plan:
         planned = _plan(connection)
         if planned.unknown:
             raise SchemaMismatch(
-                f"the database has a newer schema ({planned.version}) than this code ({_version()}):"
-                f" it knows {', '.join(planned.unknown)}.",
+                f"the database has a newer schema ({planned.version}) than this code"
+                f" ({_version()}): it knows {', '.join(planned.unknown)}.",
                 hint="Install the newer trunkline package.",
             )
         if planned.edited:

@@ -24,7 +24,7 @@ begin
     select s.segment_id into segment from trunkline.log_segment s
      where s.topic_id = part.topic_id and s.partition = part.partition and s.first_offset <= from_offset - 1
      order by s.first_offset desc limit 1;
-    execute format('select b.incarnation from trunkline.log_segment_%s b where b.base_offset <= $1 order by b.base_offset desc limit 1', segment)
+    execute format('select b.incarnation from trunkline.log_segment_%s b where b.base_offset <= $1 and b.last_offset >= $1 order by b.base_offset desc limit 1', segment)
       into writer using from_offset - 1;
     if writer <> incarnation then
       execute format('select coalesce(max(b.last_offset), $2) from trunkline.log_segment_%s b where b.incarnation <= $1', segment)

@@ -19,7 +19,8 @@ begin
   end if;
   perform trunkline._cursor_lock(cursor_id);
   seen := trunkline._cursor_latest(cursor_id);
-  seen.up_to := greatest(seen.up_to, part.first_offset - 1);
+  perform trunkline._log_check_position(topic, part, coalesce(seen.up_to + 1, part.first_offset), null);
+  seen.up_to := coalesce(seen.up_to, part.first_offset - 1);
   tail := trunkline._log_tail(part);
   due := trunkline._log_claim_due(seen.state, now_);
   others := coalesce(seen.state, '[]');

@@ -1,8 +1,8 @@
 /* Write a sealed segment anew without the messages whose key has a later value, and without tombstones that
    are old enough.  Returns how many messages left.  A batch that lost all its messages leaves too, unless it is
    the witness of an idempotent producer in the newest sealed segment.  Later values are looked for in the whole
-   partition, so `later` holds the highest offset of each key. */
-create or replace function trunkline._log_compact_segment(segment trunkline.log_segment, newest boolean)
+   partition: the table log_compact_<later> holds the highest offset of each key. */
+create or replace function trunkline._log_compact_segment(segment trunkline.log_segment, later bigint, newest boolean)
 returns bigint language plpgsql as $$
 declare
   before bigint;
@@ -16,7 +16,7 @@ begin
       select b.base_offset, m.i, m.log_offset, m.key, m.value, m.header
         from trunkline.log_segment_%1$s b
         cross join lateral trunkline._log_messages(b.base_offset, b.n, b.value_ends, b.payload, b.value_valid, b.key_ends, b.keys, b.key_valid, b.deltas, b.headers) m
-        join pg_temp.log_compact_later l on l.key = m.key and l.log_offset = m.log_offset
+        join trunkline.log_compact_%3$s l on l.key = m.key and l.log_offset = m.log_offset
        where m.value is not null or b.at > clock_timestamp() - $1),
     packed as (
       select k.base_offset, trunkline._log_pack(array_agg(k.value order by k.i), array_agg(k.key order by k.i), array_agg(k.header order by k.i)) as p,
@@ -27,10 +27,15 @@ begin
            coalesce((k.p).value_ends, '\x00000000'), coalesce((k.p).payload, ''), (k.p).value_valid, (k.p).key_ends, (k.p).keys, (k.p).key_valid,
            coalesce(k.deltas, ''), null, (k.p).headers
       from trunkline.log_segment_%1$s b left join packed k using (base_offset)
-     where k.base_offset is not null or $2 and b.producer_id is not null $sql$, segment.segment_id, next_id)
+     where k.base_offset is not null or $2 and b.producer_id is not null $sql$, segment.segment_id, next_id, later)
     using trunkline._setting('log.tombstone_retention')::interval, newest;
   execute format('select coalesce(sum(b.n), 0) from trunkline.log_segment_%s b', next_id) into after;
-  if after = before then
+  if after = 0 and not newest then  -- nothing of it is left
+    execute format('drop table trunkline.log_segment_%s', next_id);
+    delete from trunkline.log_segment s where s.segment_id = next_id;
+    update trunkline.log_segment s set topic_id = null where s.segment_id = segment.segment_id;
+    return before;
+  elsif after = before then
     execute format('drop table trunkline.log_segment_%s', next_id);
     delete from trunkline.log_segment s where s.segment_id = next_id;
     update trunkline.log_segment s set compacted_at = clock_timestamp() where s.segment_id = segment.segment_id;

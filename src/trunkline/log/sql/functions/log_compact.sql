@@ -23,22 +23,22 @@ begin
     end if;
     in_partition := part.partition;
     removed := 0;
-    create temp table if not exists log_compact_later (key bytea, log_offset bigint) on commit drop;
-    truncate pg_temp.log_compact_later;
+    execute format('create unlogged table trunkline.log_compact_%s (key bytea, log_offset bigint)', part.segment_id);
     for segment in select s.* from trunkline.log_segment s where s.topic_id = part.topic_id and s.partition = part.partition order by s.first_offset loop
       execute format($sql$
-        insert into pg_temp.log_compact_later
-        select m.key, max(m.log_offset) from trunkline.log_segment_%s b
+        insert into trunkline.log_compact_%1$s
+        select m.key, max(m.log_offset) from trunkline.log_segment_%2$s b
           cross join lateral trunkline._log_messages(b.base_offset, b.n, b.value_ends, b.payload, b.value_valid, b.key_ends, b.keys, b.key_valid, b.deltas, null) m
-         group by m.key $sql$, segment.segment_id);
+         group by m.key $sql$, part.segment_id, segment.segment_id);
     end loop;
-    delete from pg_temp.log_compact_later l using (
-      select x.key, max(x.log_offset) as log_offset from pg_temp.log_compact_later x group by x.key) top
-     where top.key = l.key and l.log_offset < top.log_offset;
+    execute format('delete from trunkline.log_compact_%1$s l using (
+        select x.key, max(x.log_offset) as log_offset from trunkline.log_compact_%1$s x group by x.key) top
+       where top.key = l.key and l.log_offset < top.log_offset', part.segment_id);
     for segment in select s.* from trunkline.log_segment s
                     where s.topic_id = part.topic_id and s.partition = part.partition and s.last_offset is not null order by s.first_offset loop
-      removed := removed + trunkline._log_compact_segment(segment, segment.segment_id = part.previous_id);
+      removed := removed + trunkline._log_compact_segment(segment, part.segment_id, segment.segment_id = part.previous_id);
     end loop;
+    execute format('drop table trunkline.log_compact_%s', part.segment_id);
     return next;
   end loop;
 end $$;

@@ -20,8 +20,13 @@ begin
   if not found then
     return false;
   end if;
-  perform trunkline._log_retire(segment);
-  return true;
+  perform set_config('lock_timeout', (1000 * extract(epoch from trunkline._setting('maintain.lock_timeout')::interval))::int || 'ms', true);
+  begin
+    perform trunkline._log_retire(segment);
+    return true;
+  exception when lock_not_available then
+    return false;  -- an append is under way for long: the next round tries again
+  end;
 end $$;
 comment on function trunkline.log_segments_retire() is 'Take one segment that is past the retention out of the log; a duty of maintain().';
 select trunkline._access('log_segments_retire()', 'admin');

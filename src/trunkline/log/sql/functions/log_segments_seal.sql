@@ -7,9 +7,9 @@ declare
   full_one record;
 begin
   for full_one in
-    select p.topic_id, p.partition from trunkline.log_partition p join trunkline.log_segment s using (segment_id)
-     where pg_relation_size(to_regclass('trunkline.log_segment_' || p.segment_id)) > 0
-       and (s.created_at < clock_timestamp() - age or pg_total_relation_size(to_regclass('trunkline.log_segment_' || p.segment_id)) >= size)
+    select p.topic_id, p.partition from trunkline.log_partition p
+     where trunkline._log_first_at(p.segment_id) < clock_timestamp() - age
+        or trunkline._log_tail(p) >= p.segment_first and pg_total_relation_size(to_regclass('trunkline.log_segment_' || p.segment_id)) >= size
   loop
     if trunkline._log_roll(full_one.topic_id, full_one.partition) then
       return true;
