@@ -6,6 +6,7 @@ payment counts once.
 """
 
 import asyncio
+from contextlib import suppress
 
 import trunkline
 
@@ -18,7 +19,10 @@ class PowerCut(Exception):
 
 async def prepare(tl: trunkline.Platform) -> None:
     async with tl.transaction() as connection:
+        await connection.execute("drop table if exists account")
         await connection.execute("create table account (name text primary key, balance int)")
+    with suppress(trunkline.NotFound):
+        await tl.log.delete("payments")
     await tl.log.create("payments")
     names, amounts = zip(*PAYMENTS, strict=True)
     await tl.log.append("payments", [str(amount) for amount in amounts], keys=names)

@@ -101,7 +101,7 @@ def install(dsn: str) -> Plan:
                 hint="A change of tables goes into a new numbered file.",
             )
         if planned.pending or planned.missing:
-            _apply(connection, planned.pending or steps())
+            _apply(connection, steps() if planned.missing else planned.pending)
     return planned
 
 

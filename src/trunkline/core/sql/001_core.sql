@@ -15,17 +15,22 @@ insert into trunkline.config (name, value, default_value, type, minimum, descrip
   ('lease.ttl', '30 seconds', '30 seconds', 'interval', '1 second',
    'how long a process may be silent before others take over what it owns'),
   ('maintain.lock_timeout', '100 milliseconds', '100 milliseconds', 'interval', '1 millisecond',
-   'how long maintenance may make others wait for a lock before it gives up until the next round');
+   'how long maintenance may make others wait for a lock before it gives up until the next round'),
+  ('maintain.settle', '1 minute', '1 minute', 'interval', '0',
+   'how long the rows of a ring slot must have been unneeded before it is emptied: TRUNCATE hides them from older snapshots too');
 
-/* One row per life of a server that wrote here: a restore brings a new system identifier, a failover
-   a new timeline.  xid_space changes only with the system identifier: a failover keeps the xids. */
+/* One row per life of this schema: a restore brings another system identifier, database or schema, a failover
+   a new timeline.  Numbers rise, with random gaps: two restores of one dump shall not share a number.  xid_space
+   changes only with the system identifier: a failover keeps the xids, and so does a restore into the same server. */
 create table trunkline.incarnation (
-  incarnation int generated always as identity constraint incarnation_pkey primary key,
+  incarnation int constraint incarnation_pkey primary key,
+  follows int not null constraint incarnation_follows unique,
   system_identifier bigint not null,
   timeline int not null,
+  database oid not null,
+  schema oid not null,
   xid_space int not null,
-  began_at timestamptz not null default clock_timestamp(),
-  constraint incarnation_key unique (system_identifier, timeline)
+  began_at timestamptz not null default clock_timestamp()
 );
 comment on table trunkline.incarnation is 'Lives of the server: rows and tokens carry the one that issued them.';
 
@@ -47,6 +52,15 @@ create table trunkline.owner (
 create index owner_process on trunkline.owner (process) where process is not null;
 comment on table trunkline.owner is 'Who works on what. The epoch rises with every hand-over and fences the one before.';
 
+create table trunkline.party (
+  party text not null,
+  process uuid not null,
+  member text not null,
+  joined_at timestamptz not null default clock_timestamp(),
+  constraint party_pkey primary key (party, process, member)
+);
+comment on table trunkline.party is 'Who shares a set of resources with whom. A member lives as long as the lease of its process.';
+
 create table trunkline.ring (
   ring text constraint ring_pkey primary key,
   current int not null default 0,
@@ -61,11 +75,14 @@ create table trunkline.ring_slot (
   ring text not null references trunkline.ring on delete cascade,
   slot int not null,
   left_at timestamptz,
+  free_since timestamptz,
   snapshot pg_snapshot,
   xid_space int,
   up_to bigint,
   constraint ring_slot_pkey primary key (ring, slot)
 );
+comment on table trunkline.ring_slot is
+  'Slots of rings. left_at is set while a slot waits to be emptied, free_since while nobody needs its rows.';
 
 /* Cursors: a static row to lock, and insert-only positions. */
 create table trunkline.cursor_key (
@@ -90,10 +107,11 @@ comment on table trunkline.cursor is 'Positions, insert-only: the one with the h
 create table trunkline.sequence (
   sequence text constraint sequence_pkey primary key,
   source text not null,
-  keep_from text not null
+  keep_from text not null,
+  tag text not null
 );
 comment on table trunkline.sequence is
-  'Tables whose rows are numbered after commit. keep_from names the function that tells the lowest position still needed.';
+  'Tables whose rows are numbered after commit. keep_from names the function that tells the lowest position still needed; tag is an expression over the row that readers filter ticks by.';
 
 create table trunkline.tick (
   slot int not null,
@@ -105,6 +123,7 @@ create table trunkline.tick (
   snapshot pg_snapshot not null,
   xids xid8[] not null,
   seqs bigint[] not null,
+  tags bigint[],
   at timestamptz not null,
   constraint tick_pkey primary key (sequence, tick, slot)
 ) partition by list (slot);

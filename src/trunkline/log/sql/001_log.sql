@@ -86,14 +86,3 @@ create table trunkline.log_group (
   constraint log_group_pkey primary key (topic_id, group_name)
 );
 comment on table trunkline.log_group is 'Consumer groups.';
-
-create table trunkline.log_member (
-  topic_id int not null,
-  group_name text not null,
-  process uuid not null,
-  member text not null,
-  joined_at timestamptz not null default clock_timestamp(),
-  constraint log_member_pkey primary key (topic_id, group_name, process, member),
-  constraint log_member_group foreign key (topic_id, group_name) references trunkline.log_group on delete cascade
-);
-comment on table trunkline.log_member is 'Who takes part in an assigned group. Alive as long as the lease of its process.';

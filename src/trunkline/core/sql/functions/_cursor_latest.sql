@@ -1,5 +1,10 @@
-/* Where a cursor stands: the row with the highest seq, found by index; NULLs when it never moved. */
+/* Where a cursor stands: the row with the highest seq, found by index; NULLs when it never moved.
+   The plan is kept by the session: it must not rest on statistics of a slot that was empty. */
 create or replace function trunkline._cursor_latest(cursor_id bigint)
-returns trunkline.cursor language sql stable as $$
-  select c.* from trunkline.cursor c where c.cursor_id = $1 order by c.seq desc limit 1;
-$$;
+returns trunkline.cursor language plpgsql stable set enable_seqscan = off as $$
+declare
+  latest trunkline.cursor;
+begin
+  select c.* into latest from trunkline.cursor c where c.cursor_id = _cursor_latest.cursor_id order by c.seq desc limit 1;
+  return latest;
+end $$;

@@ -1,23 +1,29 @@
-/* The row of this life of the server, made on first use.  About 15 microseconds: the control file is read
-   each time, because a pooled session outlives a promotion and a setting could be forged. */
+/* The row of this life of the schema, made on first use.  The control file is read each time (about 15
+   microseconds), because a pooled session outlives a promotion and a setting could be forged.
+   Only the latest row counts: whoever was restored elsewhere and comes back begins a new life. */
 create or replace function trunkline._incarnation_row()
 returns trunkline.incarnation language plpgsql as $$
 declare
   identifier bigint := (pg_control_system()).system_identifier;
   line int := ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int;
-  found_row trunkline.incarnation;
+  base oid := (select d.oid from pg_database d where d.datname = current_database());
+  home oid := 'trunkline'::regnamespace;
+  latest trunkline.incarnation;
 begin
-  select i.* into found_row from trunkline.incarnation i
-   where i.system_identifier = identifier and i.timeline = line;
-  if not found then
-    lock table trunkline.incarnation in share row exclusive mode;
-    insert into trunkline.incarnation (system_identifier, timeline, xid_space)
-    values (identifier, line, coalesce(
-      (select min(i.xid_space) from trunkline.incarnation i where i.system_identifier = identifier),
-      (select max(i.xid_space) + 1 from trunkline.incarnation i), 1))
-    on conflict on constraint incarnation_key do nothing;
-    select i.* into strict found_row from trunkline.incarnation i
-     where i.system_identifier = identifier and i.timeline = line;
-  end if;
-  return found_row;
+  for attempt in 1 .. 2 loop
+    select i.* into latest from trunkline.incarnation i order by i.incarnation desc limit 1;
+    if (latest.system_identifier, latest.timeline, latest.database, latest.schema) = (identifier, line, base, home) then
+      return latest;
+    end if;
+    if attempt = 1 then
+      lock table trunkline.incarnation in share row exclusive mode;
+    end if;
+  end loop;
+  insert into trunkline.incarnation as i (incarnation, follows, system_identifier, timeline, database, schema, xid_space)
+  values (case when latest.incarnation is null then 1 else latest.incarnation + 1 + floor(random() * 65536)::int end,
+          coalesce(latest.incarnation, 0), identifier, line, base, home,
+          case when latest.system_identifier = identifier then latest.xid_space else coalesce(latest.xid_space, 0) + 1 end)
+  on conflict on constraint incarnation_follows do nothing  -- REPEATABLE READ: reported as 40001
+  returning i.* into strict latest;
+  return latest;
 end $$;

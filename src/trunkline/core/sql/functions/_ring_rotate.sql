@@ -1,4 +1,6 @@
-/* ring_rotate with the clock given, for tests. */
+/* Let the next free slot take the rows if the current one has had its time and holds any.  Locks nobody out:
+   only the row of the ring changes.  A slot is free when it is not waiting to be emptied; rows that came
+   late stand in some, and do no harm. */
 create or replace function trunkline._ring_rotate(ring text, now_ timestamptz)
 returns boolean language plpgsql as $$
 declare
@@ -7,8 +9,8 @@ declare
   pause interval := trunkline._setting(format('ring.%s.rotate_every', ring));
   in_use boolean;
   next_slot int;
-  other int;
 begin
+  perform trunkline._isolation_check('Rotating a ring');
   select r.* into state from trunkline.ring r where r.ring = _ring_rotate.ring for no key update skip locked;
   if not found then
     return false;
@@ -16,12 +18,6 @@ begin
   if slots > (select count(*) from trunkline.ring_slot s where s.ring = _ring_rotate.ring) then
     perform trunkline._ring_grow(ring, slots);
   end if;
-  -- slots that were left give their disk back as soon as their rule allows
-  for other in select s.slot from trunkline.ring_slot s
-                where s.ring = _ring_rotate.ring and s.left_at is not null and s.slot <> state.current
-                order by s.left_at loop
-    perform trunkline._ring_free(ring, other);
-  end loop;
   if now_ < state.rotated_at + pause then
     return false;
   end if;
@@ -29,8 +25,13 @@ begin
   if not in_use then
     return false;
   end if;
-  next_slot := (state.current + 1) % slots;
-  if not trunkline._ring_free(ring, next_slot) then
+  select s.slot into next_slot from trunkline.ring_slot s
+   where s.ring = _ring_rotate.ring and s.left_at is null and s.slot <> state.current and s.slot < slots
+   order by s.slot < state.current, s.slot limit 1;
+  if not found then
+    update trunkline.ring r
+       set held_since = coalesce(r.held_since, now_), held_by = coalesce(r.held_by, 'rows that are needed or not yet numbered')
+     where r.ring = _ring_rotate.ring and (r.held_since is null or r.held_by is null);
     return false;
   end if;
   update trunkline.ring_slot s set left_at = now_ where s.ring = _ring_rotate.ring and s.slot = state.current;

@@ -1,5 +1,11 @@
-/* The last tick of a sequence. */
+/* The last tick of a sequence, without its arrays: they may be long, and every poll asks this.
+   The plan is kept by the session: it must not rest on statistics of a slot that was empty. */
 create or replace function trunkline._tick_latest(sequence text)
-returns trunkline.tick language sql stable as $$
-  select t.* from trunkline.tick t where t.sequence = $1 order by t.tick desc limit 1;
-$$;
+returns trunkline.tick language plpgsql stable set enable_seqscan = off as $$
+declare
+  latest trunkline.tick;
+begin
+  select t.slot, t.sequence, t.tick, t.first_position, t.n, t.xid_space, t.snapshot, null, null, t.at into latest
+    from trunkline.tick t where t.sequence = _tick_latest.sequence order by t.tick desc limit 1;
+  return latest;
+end $$;

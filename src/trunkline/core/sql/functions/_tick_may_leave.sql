@@ -14,8 +14,7 @@ begin
       continue;  -- the sequence is gone
     end if;
     execute format('select trunkline.%I()', kind.keep_from) into needed;
-    if needed < kind.beyond or kind.newest = (trunkline._tick_latest(kind.sequence)).tick
-       or exists (select from trunkline.ring_slot s where s.ring = kind.sequence and s.up_to < kind.beyond) then
+    if needed < kind.beyond or kind.newest = (trunkline._tick_latest(kind.sequence)).tick then
       return false;
     end if;
   end loop;

@@ -4,19 +4,20 @@
 create or replace function trunkline._tick_take(sequence text, chunk int default 10000)
 returns int language plpgsql as $$
 declare
-  source text;
-  space int := (trunkline._incarnation_row()).xid_space;
+  source record;
+  space int := trunkline._xid_space();
   last trunkline.tick;
   seen record;
   total int;
 begin
+  perform trunkline._isolation_check('A tick');
   -- a look without any lock first: an idle poll writes nothing
-  select s.source into source from trunkline.sequence s where s.sequence = _tick_take.sequence;
+  select s.source, s.tag into source from trunkline.sequence s where s.sequence = _tick_take.sequence;
   if not found then
     perform trunkline._raise('TL404', format('there is no sequence "%s".', sequence));
   end if;
   last := trunkline._tick_latest(sequence);
-  seen := trunkline._tick_new(source, last, space);
+  seen := trunkline._tick_new(source.source, source.tag, last, space);
   if seen.seqs is null then
     return 0;
   end if;
@@ -25,12 +26,13 @@ begin
     return 0;
   end if;
   last := trunkline._tick_latest(sequence);
-  seen := trunkline._tick_new(source, last, space);
+  seen := trunkline._tick_new(source.source, source.tag, last, space);
   total := coalesce(cardinality(seen.seqs), 0);
-  insert into trunkline.tick (slot, sequence, tick, first_position, n, xid_space, snapshot, xids, seqs, at)
+  insert into trunkline.tick (slot, sequence, tick, first_position, n, xid_space, snapshot, xids, seqs, tags, at)
   select trunkline._ring_current('tick'), _tick_take.sequence, coalesce(last.tick, 0) + 1 + part,
          coalesce(last.first_position + last.n, 1) + part * chunk, least(chunk, total - part * chunk), space, seen.snapshot,
          seen.xids[part * chunk + 1 : (part + 1) * chunk], seen.seqs[part * chunk + 1 : (part + 1) * chunk],
+         seen.tags[part * chunk + 1 : (part + 1) * chunk],
          greatest(clock_timestamp(), last.at)
     from generate_series(0, (total - 1) / chunk) part
    where total > 0;

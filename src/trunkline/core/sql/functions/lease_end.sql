@@ -6,6 +6,7 @@ declare
 begin
   update trunkline.owner o set process = null, since = clock_timestamp() where o.process = lease_end.process;
   get diagnostics freed = row_count;
+  delete from trunkline.party p where p.process = lease_end.process;
   delete from trunkline.lease l where l.process = lease_end.process;
   return freed;
 end $$;

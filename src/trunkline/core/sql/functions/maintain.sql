@@ -4,13 +4,14 @@
 create or replace procedure trunkline.maintain()
 language plpgsql as $$
 declare
-  work record;
+  work text;
   more boolean;
 begin
-  for work in select d.duty from trunkline.duty_list() d loop
+  foreach work in array array(select d.duty from trunkline.duty_list() d) loop
     loop
-      more := trunkline._duty_run(work.duty);
       commit;
+      set transaction isolation level read committed;  -- whatever the default of the database is
+      more := trunkline._duty_run(work);
       exit when not more;
     end loop;
   end loop;

@@ -1,16 +1,27 @@
-/* A duty of maintain(): every ring moves on when its time has come, and slots that may leave are emptied.
-   Waits for nobody longer than maintain.lock_timeout.  Returns false: one round is enough. */
+/* A duty of maintain(): every ring moves on when its time has come, and a slot that nobody needs is emptied.
+   One lock in one transaction, waited for no longer than maintain.lock_timeout.  Returns whether there is more. */
 create or replace function trunkline.rings_rotate()
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   name text;
 begin
-  perform trunkline._cursor_carry();
+  -- a new life of the server is noted here, in a short transaction, so that no writer has to
+  perform trunkline._incarnation_row();
+  -- only when half of the slots wait: cursors that do not move are then copied rarely, and in an idle installation never
+  if (select 2 * count(s.left_at) >= count(*) from trunkline.ring_slot s where s.ring = 'cursor')
+     and trunkline._cursor_carry() > 0 then
+    return true;
+  end if;
+  for name in select r.ring from trunkline.ring r order by r.ring loop
+    if trunkline._ring_clear(name, clock_timestamp()) then
+      return true;
+    end if;
+  end loop;
   for name in select r.ring from trunkline.ring r order by r.ring loop
     perform trunkline._ring_rotate(name, clock_timestamp());
   end loop;
   return false;
 end $$;
-comment on function trunkline.rings_rotate() is 'Every ring moves on when its time has come; slots that may leave are emptied.';
+comment on function trunkline.rings_rotate() is 'Every ring moves on when its time has come; slots that nobody needs are emptied.';
 select trunkline._access('rings_rotate()', 'admin');
 insert into trunkline.duty (duty, rank) values ('rings_rotate', 90) on conflict do nothing;

@@ -40,8 +40,9 @@ begin
       attempts := max_attempts;
     end if;
     if last_offset < old.last_offset then
+      -- the last message of a range was tried in company only: it is owed a try of its own
       others := others || jsonb_build_object('claim', nextval('trunkline.cursor_seq'), 'first_offset', last_offset + 1, 'last_offset', old.last_offset,
-                                             'deadline', now_, 'attempts', old.attempts, 'process', null, 'reason', old.reason);
+                                             'deadline', now_, 'attempts', least(old.attempts, max_attempts - (last_offset + 1 = old.last_offset)::int), 'process', null, 'reason', old.reason);
     end if;
   elsif seen.up_to < tail then
     first_offset := seen.up_to + 1;

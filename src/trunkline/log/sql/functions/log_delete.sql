@@ -7,6 +7,7 @@ declare
 begin
   perform 1 from trunkline.log_partition p where p.topic_id = number order by p.partition for update;
   delete from trunkline.cursor_key k where k.resource like format('log:%s:%%', number);
+  delete from trunkline.party p where p.party like format('log:%s:%%', number);
   delete from trunkline.owner o where o.resource like format('log:%s:%%', number);
   delete from trunkline.log_topic t where t.topic_id = number;
   update trunkline.log_segment s set topic_id = null where s.topic_id = number;

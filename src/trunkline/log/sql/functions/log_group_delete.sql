@@ -8,10 +8,9 @@ begin
   if not found then
     perform trunkline._raise('TL404', format('topic "%s" has no group "%s".', topic, group_name), 'List groups with log_groups().');
   end if;
-  delete from trunkline.cursor_key k using trunkline.log_partition p
-   where p.topic_id = settings.topic_id and k.resource = trunkline._log_resource(p.topic_id, log_group_delete.group_name, p.partition);
-  delete from trunkline.owner o using trunkline.log_partition p
-   where p.topic_id = settings.topic_id and o.resource = trunkline._log_resource(p.topic_id, log_group_delete.group_name, p.partition);
+  delete from trunkline.cursor_key k where k.resource = any (trunkline._log_resources(settings.topic_id, log_group_delete.group_name));
+  delete from trunkline.owner o where o.resource = any (trunkline._log_resources(settings.topic_id, log_group_delete.group_name));
+  delete from trunkline.party p where p.party = trunkline._log_party(settings.topic_id, log_group_delete.group_name);
 end $$;
 comment on function trunkline.log_group_delete(text, text) is 'Forget a group and its positions.';
 select trunkline._access('log_group_delete(text, text)', 'writer');
