@@ -8,6 +8,7 @@ because nobody can know whether it took effect.
 from __future__ import annotations
 
 import asyncio
+import select
 import threading
 import time
 from contextlib import asynccontextmanager, contextmanager
@@ -68,8 +69,17 @@ class AsyncDb:
         self._opening = asyncio.Lock()
         self._opened = False
 
-    async def run(self, call: Call[T], *, on: psycopg.AsyncConnection[Any] | None = None) -> T:
-        """Run one call, in a transaction of its own or in the caller's (``on``)."""
+    async def run(
+        self,
+        call: Call[T],
+        *,
+        on: psycopg.AsyncConnection[Any] | None = None,
+        then: Call[Any] | None = None,
+    ) -> T:
+        """Run one call, in a transaction of its own or in the caller's (``on``).
+
+        ``then`` follows on the same connection; if that breaks in between, both are repeated.
+        """
         if on is not None:
             with translated():
                 return await execute_async(on, call)
@@ -79,7 +89,10 @@ class AsyncDb:
             try:
                 async with self.connection() as connection:
                     with translated():
-                        return await execute_async(connection, call)
+                        answer = await execute_async(connection, call)
+                        if then is not None:
+                            await execute_async(connection, then)
+                        return answer
             except Unavailable:
                 if not call.safe_to_repeat or time.monotonic() > give_up:
                     raise
@@ -93,7 +106,9 @@ class AsyncDb:
                 if not self._opened:
                     await self._pool.open()
                     self._opened = True
-            connection = await self._pool.getconn()
+            while hung_up(connection := await self._pool.getconn()):
+                await connection.close()
+                await self._pool.putconn(connection)
         try:
             yield connection
         finally:
@@ -165,7 +180,9 @@ class Db:
                 if not self._opened:
                     self._pool.open()
                     self._opened = True
-            connection = self._pool.getconn()
+            while hung_up(connection := self._pool.getconn()):
+                connection.close()
+                self._pool.putconn(connection)
         try:
             yield connection
         finally:
@@ -194,6 +211,15 @@ def execute(connection: psycopg.Connection[Any], call: Call[T]) -> T:
     with connection.cursor(row_factory=dict_row, binary=call.binary) as cursor:
         cursor.execute(call.statement(), call.values())
         return call.shape(cursor.fetchall())
+
+
+def hung_up(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether the server left while the connection was idle; asks the socket, not the server."""
+    if connection.closed or not hasattr(select, "poll"):
+        return connection.closed
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))  # nobody speaks on an idle connection but to say goodbye
 
 
 @contextmanager

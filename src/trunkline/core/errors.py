@@ -141,6 +141,8 @@ _BY_STATE: dict[str, type[TrunklineError]] = {
         Unavailable,
     )
 }
+# Said by a server that closes the connection: shutdown, crash, starting up, and its own timeouts.
+_HUNG_UP = {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
 _MISSING_SCHEMA = {"3F000", "42883", "42P01"}
 
 
@@ -149,7 +151,7 @@ def is_disconnect(error: psycopg.Error) -> bool:
     state = error.sqlstate
     if state is None:
         return isinstance(error, psycopg.OperationalError)
-    return state.startswith("08") or state in {"57P01", "57P02", "57P03", "57P05"}
+    return state.startswith("08") or state in _HUNG_UP
 
 
 def from_database(error: psycopg.Error) -> TrunklineError:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from importlib.resources.abc import Traversable
 
-CAPABILITIES = ("core", "log")
+CAPABILITIES = ("core", "log", "tube")
 OLDEST_SERVER = 150000
 _LOCK = 0x7472756E6B  # "trunk"
 
@@ -55,6 +55,11 @@ class Plan:
     unknown: tuple[str, ...]
     missing: tuple[str, ...]
     version: str | None
+
+    @property
+    def newer(self) -> bool:
+        """Whether a newer release than this code has been here."""
+        return bool(self.unknown) or _version_key(self.version or "") > _version_key(_version())
 
     @property
     def current(self) -> bool:
@@ -89,10 +94,11 @@ def install(dsn: str) -> Plan:
     with _session(dsn) as connection, connection.transaction():
         connection.execute("select pg_advisory_xact_lock(%s)", [_LOCK])
         planned = _plan(connection)
-        if planned.unknown:
+        if planned.newer:
+            known = f": it knows {', '.join(planned.unknown)}" if planned.unknown else ""
             raise SchemaMismatch(
                 f"the database has a newer schema ({planned.version}) than this code"
-                f" ({_version()}): it knows {', '.join(planned.unknown)}.",
+                f" ({_version()}){known}.",
                 hint="Install the newer trunkline package.",
             )
         if planned.edited:

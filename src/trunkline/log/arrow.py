@@ -24,10 +24,22 @@ _TAKEN = (
 )
 
 
-def join(name: str, array: pa.Array | pa.ChunkedArray) -> Joined:
-    """Values or keys as the plain columns of a batch, whatever slice or chunks they come in."""
+def check_type(name: str, array: pa.Array | pa.ChunkedArray) -> None:
+    """Refuse what is neither binary nor text."""
     if not any(is_taken(array.type) for is_taken in _TAKEN):
         raise Invalid(f"the {name}s are an Arrow array of {array.type}, expected binary or string.")
+
+
+def longest(name: str, array: pa.Array | pa.ChunkedArray) -> int:
+    """The length of the longest value in bytes."""
+    check_type(name, array)
+    found: int | None = pc.max(pc.binary_length(array.cast(pa.large_binary()))).as_py()
+    return found or 0
+
+
+def join(name: str, array: pa.Array | pa.ChunkedArray) -> Joined:
+    """Values or keys as the plain columns of a batch, whatever slice or chunks they come in."""
+    check_type(name, array)
     if not pa.types.is_null(array.type):
         check_largest(name, pc.sum(pc.binary_length(array)).as_py() or 0)
     if isinstance(array, pa.ChunkedArray):

@@ -5,15 +5,15 @@ goes out together with the next one, so concurrent callers share a commit (group
 caller waits for nobody. Each batch carries the producer's id and a rising number: when the answer
 to a commit got lost it is sent again, and the log stores it once.
 
-Memory is bounded by ``in_flight_bytes`` (keys and values that are not yet acknowledged): a send
-that does not fit waits.
+Memory is bounded by ``in_flight_bytes``: what is not yet acknowledged counts with its bytes and
+with what Python needs to hold it, and a send that does not fit waits for its turn. The batch that
+a lane has under way is there a second time, packed.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID, uuid4
@@ -21,17 +21,27 @@ from uuid import UUID, uuid4
 from trunkline.core import telemetry
 from trunkline.core.errors import Conflict, Invalid, TooLarge, TrunklineError, Unavailable
 from trunkline.log import calls
-from trunkline.log.batches import Codec, PackedBatch, pack, pack_arrow, partition_of, route
-from trunkline.log.models import Appended, Outgoing
+from trunkline.log.batches import Codec, PackedBatch, pack, partition_of, route
+from trunkline.log.columns import columns, encode
+from trunkline.log.models import Appended
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from trunkline.core.db import AsyncDb
     from trunkline.core.listen import Notifier
+    from trunkline.log.columns import Columns
     from trunkline.log.topics import Known, Topics
 
 Text = bytes | str
+
+_ENTRY_BYTES = 800  # what Python needs to hold an entry, measured
+_MESSAGE_BYTES = 100  # ... and each of its messages
+
+
+def _answer() -> asyncio.Future[Appended]:
+    return asyncio.get_running_loop().create_future()
 
 
 @dataclass(slots=True, eq=False)
@@ -40,11 +50,20 @@ class Entry:
 
     n: int
     size: int
-    answer: asyncio.Future[Appended]
     values: Sequence[bytes | None] = ()
     keys: Sequence[bytes | None] | None = None
     headers: Sequence[dict[str, Any] | None] | None = None
+    header_bytes: int = 0
     packed: PackedBatch | None = None
+    background: bool = False
+    """Perhaps nobody waits for the answer: `flush` tells if it is bad."""
+    answer: asyncio.Future[Appended] = field(default_factory=_answer)
+
+    @property
+    def weight(self) -> int:
+        """Bytes of memory, about."""
+        objects = 0 if self.packed else self.n * _MESSAGE_BYTES
+        return self.size + 5 * self.header_bytes + objects + _ENTRY_BYTES
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +77,8 @@ class Lane:
     waiting: deque[Entry] = field(default_factory=deque)
     size: int = 0
     n: int = 0
+    accepted: int = 0
+    settled: int = 0
     full: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
@@ -106,7 +127,8 @@ class Producer:
         self._turn = 0
         self._in_flight = 0
         self._room = asyncio.Event()
-        self._failures: list[BaseException] = []
+        self._queue = asyncio.Lock()
+        self._failure: Exception | None = None
         self._closed = False
 
     async def send(
@@ -120,8 +142,8 @@ class Producer:
     ) -> asyncio.Future[Appended]:
         """Hand over one message; the future has its offset once it is durable.
 
-        Waits while ``in_flight_bytes`` are under way. Failures come from the future or, if nobody
-        looks at it, from the next `flush`.
+        Waits while ``in_flight_bytes`` are under way. A failure comes from the future, and also
+        from the next `flush`, so that nobody needs to look at futures.
         """
         name = topic or self._topic
         if name is None:
@@ -135,20 +157,17 @@ class Producer:
                 if encoded_key is None
                 else partition_of(encoded_key, known.topic.partitions)
             )
-        answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(self._note_failure)
         entry = Entry(
             1,
             size,
-            answer,
             [encoded],
             None if encoded_key is None else [encoded_key],
             None if headers is None else [headers],
+            _check_headers(headers if headers is None else [headers]),
+            background=True,
         )
-        if headers is not None:
-            pack([b""], headers=[headers])  # bad headers are the caller's mistake: say so now
         await self._enqueue(name, partition, entry)
-        return answer
+        return entry.answer
 
     async def append(
         self,
@@ -163,12 +182,15 @@ class Producer:
         """Append messages and wait until they are durable; one answer per partition."""
         known = await self._topics.get(topic)
         chosen = self._codec_of(known) if codec is None else Codec.parse(codec)
-        loop = asyncio.get_running_loop()
-        answers = []
-        for to, entry in self._entries(known, messages, keys, headers, partition, chosen):
-            entry.answer = loop.create_future()
-            answers.append(entry.answer)
+        rows = columns(messages, keys, headers)
+        _check_size(known, rows.largest)
+        entries = [
+            (to, self._entry(known, share, chosen))
+            for to, share in self._shares(known, rows, partition)
+        ]
+        for to, entry in entries:
             await self._enqueue(topic, to, entry)
+        answers = [entry.answer for _, entry in entries]
         results = await asyncio.gather(*answers, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
@@ -176,14 +198,18 @@ class Producer:
         return [result for result in results if isinstance(result, Appended)]
 
     async def flush(self) -> None:
-        """Wait until everything handed over is durable; raises the first failure since the last."""
-        while tasks := [lane.task for lane in self._lanes.values() if lane.task is not None]:
-            for lane in self._lanes.values():
+        """Wait until everything handed over is durable; raises the first failure since the last.
+
+        What others hand over meanwhile is not waited for.
+        """
+        for lane, goal in [(lane, lane.accepted) for lane in self._lanes.values()]:
+            while lane.settled < goal:
                 lane.full.set()
-            await asyncio.wait(tasks)
-        failures, self._failures = self._failures, []
-        if failures:
-            raise failures[0]
+                self._room.clear()
+                await self._room.wait()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     async def close(self) -> None:
         """Flush and refuse further sends."""
@@ -201,64 +227,30 @@ class Producer:
     ) -> None:
         await self.close()
 
-    def _entries(
-        self,
-        known: Known,
-        messages: Any,
-        keys: Any,
-        headers: Any,
-        partition: int | None,
-        codec: Codec,
-    ) -> list[tuple[int, Entry]]:
-        partitions = known.topic.partitions
-        nobody: asyncio.Future[Appended] = None  # type: ignore[assignment]  # append() sets it
-        if is_arrow(messages):
-            values, keys, headers = arrow_columns(messages, keys, headers)
-            shares = _arrow_shares(keys, len(values), partitions, partition, self._turn)
-            self._turn += 1
-            found = []
-            for to, rows in shares:
-                batch = pack_arrow(
-                    values if rows is None else values.take(rows),
-                    keys=keys if rows is None or keys is None else keys.take(rows),
-                    headers=headers if rows is None or headers is None else headers.take(rows),
-                    codec=codec,
-                )
-                found.append((to, Entry(batch.n, batch.size, nobody, packed=batch)))
-            return found
-        rows = plain_columns(messages, keys, headers)
-        if not rows.values:
-            raise Invalid("the batch is empty.", hint="Append at least one message.")
-        largest = (
-            max(len(value) for value in rows.values if value is not None)
-            if any(value is not None for value in rows.values)
-            else 0
-        )
-        _check_size(known, largest)
-        if partition is not None or partitions == 1 or rows.keys is None:
-            to = self._next_partition(known) if partition is None else partition
-            return [(to, self._entry(rows, None, codec, nobody))]
-        routes = route(rows.keys, partitions, keyless=self._next_partition(known))
-        return [
-            (to, self._entry(rows, indices, codec, nobody))
-            for to, indices in enumerate(routes)
-            if indices
-        ]
+    def _shares(
+        self, known: Known, rows: Columns, partition: int | None
+    ) -> list[tuple[int, Columns]]:
+        if partition is not None:
+            return [(partition, rows)]
+        keyless = self._next_partition(known)
+        if rows.keys is None or known.topic.partitions == 1:
+            return [(keyless, rows)]
+        routes = route(rows.key_list(), known.topic.partitions, keyless=keyless)
+        return [(to, rows.take(indices)) for to, indices in enumerate(routes) if indices]
 
-    def _entry(self, rows: Columns, indices: list[int] | None, codec: Codec, nobody: Any) -> Entry:
-        values, keys, headers = rows.values, rows.keys, rows.headers
-        if indices is not None:
-            values = [values[index] for index in indices]
-            keys = None if keys is None else [keys[index] for index in indices]
-            headers = None if headers is None else [headers[index] for index in indices]
-        if len(values) >= self._batch_messages or codec is not self._codec:
-            batch = pack(values, keys=keys, headers=headers, codec=codec)
-            if len(values) >= self._batch_messages:
-                return Entry(batch.n, batch.size, nobody, packed=batch)
-        elif headers is not None:
-            pack([b""] * len(values), headers=headers)
-        size = sum(map(len, filter(None, values))) + sum(map(len, filter(None, keys or ())))
-        return Entry(len(values), size, nobody, values, keys, headers)
+    def _entry(self, known: Known, rows: Columns, codec: Codec) -> Entry:
+        if (
+            rows.arrow
+            or len(rows.values) >= self._batch_messages
+            or rows.size >= self._batch_bytes
+            or codec is not self._codec_of(known)
+        ):
+            batch = rows.pack(codec)  # it goes alone anyway
+            return Entry(batch.n, batch.size, header_bytes=len(batch.headers or b""), packed=batch)
+        header_bytes = _check_headers(rows.headers)
+        return Entry(
+            len(rows.values), rows.size, rows.values, rows.keys, rows.headers, header_bytes
+        )
 
     def _next_partition(self, known: Known) -> int:
         self._turn += 1
@@ -268,19 +260,21 @@ class Producer:
         return Codec.parse(known.topic.codec) if self._codec is None else self._codec
 
     async def _enqueue(self, topic: str, partition: int, entry: Entry) -> None:
-        while self._in_flight and self._in_flight + entry.size > self._in_flight_bytes:
-            self._room.clear()
-            await self._room.wait()
+        async with self._queue:  # first come, first served: nobody is overtaken for ever
+            while self._in_flight and self._in_flight + entry.weight > self._in_flight_bytes:
+                self._room.clear()
+                await self._room.wait()
         if self._closed:
             raise Invalid("the producer is closed.")
-        self._in_flight += entry.size
+        self._in_flight += entry.weight
         lane = self._lanes.get((topic, partition))
         if lane is None:
             lane = self._lanes[(topic, partition)] = Lane(topic, partition)
         lane.waiting.append(entry)
+        lane.accepted += 1
         lane.size += entry.size
         lane.n += entry.n
-        if lane.n >= self._batch_messages or lane.size >= self._batch_bytes:
+        if self._fills_a_batch(lane):
             lane.full.set()
         if lane.task is None:
             lane.task = asyncio.create_task(self._drain(lane), name=f"append {topic}/{partition}")
@@ -297,16 +291,21 @@ class Producer:
                 else:
                     await asyncio.sleep(0)  # whoever is about to send comes along
                 entries = self._take(lane)
-                lane.full.clear()
+                if not self._fills_a_batch(lane):
+                    lane.full.clear()
                 try:
                     await self._store(lane, entries)
                 except Exception as error:  # noqa: BLE001 - it belongs to the callers
-                    _fail(entries, error)
+                    self._fail(entries, error)
                 finally:
-                    self._in_flight -= sum(entry.size for entry in entries)
+                    self._in_flight -= sum(entry.weight for entry in entries)
+                    lane.settled += len(entries)
                     self._room.set()
         finally:
             lane.task = None
+
+    def _fills_a_batch(self, lane: Lane) -> bool:
+        return lane.n >= self._batch_messages or lane.size >= self._batch_bytes
 
     def _take(self, lane: Lane) -> list[Entry]:
         entries = [lane.waiting.popleft()]
@@ -328,35 +327,25 @@ class Producer:
 
     async def _store(self, lane: Lane, entries: list[Entry]) -> None:
         known = await self._topics.get(lane.topic)
-        batch = entries[0].packed or _combine(entries, self._codec_of(known))
-        lane.producer_seq += 1
-        early = known.topic.early_release
-        call = calls.append_batch(
-            lane.topic,
-            lane.partition,
-            batch,
-            producer_id=lane.producer_id if self._idempotent else None,
-            producer_seq=lane.producer_seq if self._idempotent else None,
-            release_early=early,
-        )
         try:
-            first, _ = await self._db.run(call)
+            batch = entries[0].packed or _combine(entries, self._codec_of(known))
+            first = await self._append(lane, batch, early=known.topic.early_release)
         except (Unavailable, Conflict):
             # nobody knows whether it is stored: what follows must not be taken for its repeat
             lane.producer_id = uuid4()
             raise
-        except TrunklineError:
+        except (Invalid, TooLarge) as error:
             self._topics.forget(lane.topic)
             if len(entries) == 1:
-                raise
-            for entry in entries:  # one bad entry must not harm its company
-                try:
-                    await self._store(lane, [entry])
-                except Exception as error:  # noqa: BLE001 - it belongs to this caller
-                    _fail([entry], error)
+                self._fail(entries, error)
+                return
+            middle = len(entries) // 2  # one bad entry must not harm its company: find it
+            await self._store(lane, entries[:middle])
+            await self._store(lane, entries[middle:])
             return
-        if early:
-            await self._db.run(calls.flush())
+        except TrunklineError:
+            self._topics.forget(lane.topic)
+            raise
         self._notifier.notify(f"log:{lane.topic}:{lane.partition}")
         telemetry.counter("log_appended_messages", topic=lane.topic).inc(batch.n)
         for entry in entries:
@@ -366,94 +355,28 @@ class Producer:
                 )
             first += entry.n
 
-    def _note_failure(self, answer: asyncio.Future[Appended]) -> None:
-        if not answer.cancelled() and (error := answer.exception()) is not None:
-            self._failures.append(error)
+    async def _append(self, lane: Lane, batch: PackedBatch, *, early: bool) -> int:
+        lane.producer_seq += 1
+        call = calls.append_batch(
+            lane.topic,
+            lane.partition,
+            batch,
+            producer_id=lane.producer_id if self._idempotent else None,
+            producer_seq=lane.producer_seq if self._idempotent else None,
+            release_early=early,
+        )
+        # In one session: a crash that loses what was released early also ends the session.
+        first, _ = await self._db.run(call, then=calls.flush() if early else None)
+        return first
 
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Messages to append, column by column."""
-
-    values: Sequence[bytes | None]
-    keys: Sequence[bytes | None] | None
-    headers: Sequence[dict[str, Any] | None] | None
-
-
-def plain_columns(messages: Any, keys: Any, headers: Any) -> Columns:
-    """Bring what people pass into columns: one message, many, or `Outgoing` values."""
-    if isinstance(messages, bytes | str | Outgoing):
-        messages = [messages]
-        keys = None if keys is None else [keys] if isinstance(keys, bytes | str) else keys
-        headers = [headers] if isinstance(headers, dict) else headers
-    elif not isinstance(messages, Sequence):
-        messages = list(messages)
-    if any(isinstance(message, Outgoing) for message in messages):
-        if keys is not None or headers is not None:
-            raise Invalid("keys and headers are given twice: in the messages and beside them.")
-        wholes = [
-            message if isinstance(message, Outgoing) else Outgoing(message) for message in messages
-        ]
-        messages = [whole.value for whole in wholes]
-        keys = [whole.key for whole in wholes]
-        headers = [whole.headers for whole in wholes]
-    values = [encode("value", value) for value in messages]
-    columns = Columns(
-        values,
-        None if keys is None else [encode("key", key) for key in keys],
-        None if headers is None else list(headers),
-    )
-    for name, column in (("keys", columns.keys), ("headers", columns.headers)):
-        if column is not None and len(column) != len(values):
-            raise Invalid(f"{len(values)} messages came with {len(column)} {name}.")
-    if columns.keys is not None and all(key is None for key in columns.keys):
-        return Columns(values, None, columns.headers)
-    return columns
-
-
-def encode(name: str, value: Any) -> bytes | None:
-    """Text becomes UTF-8; everything but bytes and text is refused."""
-    if value is None or isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, bytearray | memoryview):
-        return bytes(value)
-    raise Invalid(
-        f"a {name} is bytes, text or None, got {type(value).__name__}.",
-        hint="Encode it first, for example with json.dumps().",
-    )
-
-
-def is_arrow(messages: Any) -> bool:
-    """Tell Arrow data without importing Arrow."""
-    return type(messages).__module__.partition(".")[0] == "pyarrow"
-
-
-def arrow_columns(messages: Any, keys: Any, headers: Any) -> tuple[Any, Any, Any]:
-    """Columns ``value``, ``key`` and ``headers`` of a table; an array is all values."""
-    if not hasattr(messages, "column_names"):
-        return messages, keys, headers
-    names = messages.column_names
-    if "value" not in names:
-        raise Invalid(f'the table needs a column "value", it has: {", ".join(names)}.')
-    return (
-        messages.column("value"),
-        messages.column("key") if keys is None and "key" in names else keys,
-        messages.column("headers") if headers is None and "headers" in names else headers,
-    )
-
-
-def _arrow_shares(
-    keys: Any, n: int, partitions: int, partition: int | None, turn: int
-) -> list[tuple[int, Any]]:
-    if partition is not None:
-        return [(partition, None)]
-    if keys is None or partitions == 1:
-        return [(turn % partitions, None)]
-    encoded = [encode("key", key) for key in keys.to_pylist()]
-    routes = route(encoded, partitions, keyless=turn % partitions)
-    return [(to, rows) for to, rows in enumerate(routes) if rows]
+    def _fail(self, entries: list[Entry], error: Exception) -> None:
+        for entry in entries:
+            stored = entry.answer.done() and not entry.answer.cancelled()
+            if entry.background and not stored and self._failure is None:
+                self._failure = error
+            if not entry.answer.done():
+                entry.answer.set_exception(error)
+                entry.answer.exception()  # it counts as seen: flush() and append() raise it
 
 
 def _combine(entries: list[Entry], codec: Codec) -> PackedBatch:
@@ -474,12 +397,6 @@ def _combine(entries: list[Entry], codec: Codec) -> PackedBatch:
     )
 
 
-def _fail(entries: list[Entry], error: Exception) -> None:
-    for entry in entries:
-        if not entry.answer.done():
-            entry.answer.set_exception(error)
-
-
 def _check_message(known: Known, value: bytes | None, key: bytes | None) -> int:
     if value is None and not known.topic.compact:
         raise Invalid(
@@ -488,6 +405,13 @@ def _check_message(known: Known, value: bytes | None, key: bytes | None) -> int:
         )
     _check_size(known, len(value or b""))
     return len(value or b"") + len(key or b"")
+
+
+def _check_headers(headers: Sequence[dict[str, Any] | None] | None) -> int:
+    """Bad headers are the caller's mistake: say so now. Their length as JSON."""
+    if headers is None:
+        return 0
+    return len(pack([b""] * len(headers), headers=headers).headers or b"")
 
 
 def _check_size(known: Known, size: int) -> None:

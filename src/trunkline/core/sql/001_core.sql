@@ -143,5 +143,5 @@ comment on table trunkline.duty is 'Functions that maintain() calls until each s
 /* Which role may call what; kept so that roles made later can be granted by roles_grant(). */
 create table trunkline.access (
   signature text constraint access_pkey primary key,
-  role text not null check (role in ('reader', 'writer', 'admin'))
+  role text not null check (role in ('public', 'reader', 'writer', 'admin'))
 );

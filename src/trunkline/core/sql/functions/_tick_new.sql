@@ -12,19 +12,19 @@ declare
 begin
   if last.tick is not null and last.xid_space = space then
     fresh := $sql$
-      select r.xid, r.seq, %2$s as tag from trunkline.%1$I r
+      select r.xid, r.seq, (%2$s)::bigint as tag from trunkline.%1$I r
        where r.xid >= pg_snapshot_xmax($1) and r.xid < (select pg_snapshot_xmax(s) from now_)
          and pg_visible_in_snapshot(r.xid, (select s from now_)) and r.xid_space = $2
       union all
-      select r.xid, r.seq, %2$s as tag from trunkline.%1$I r
+      select r.xid, r.seq, (%2$s)::bigint as tag from trunkline.%1$I r
        where r.xid = any (array(select x from pg_snapshot_xip($1) x where pg_visible_in_snapshot(x, (select s from now_))))
          and r.xid_space = $2 $sql$;
   else
     fresh := $sql$
-      select r.xid, r.seq, %2$s as tag from trunkline.%1$I r
+      select r.xid, r.seq, (%2$s)::bigint as tag from trunkline.%1$I r
        where r.xid_space = $2 and pg_visible_in_snapshot(r.xid, (select s from now_))
       union all
-      select r.xid, r.seq, %2$s as tag from trunkline.%1$I r
+      select r.xid, r.seq, (%2$s)::bigint as tag from trunkline.%1$I r
        where r.xid_space < $2 and ($3 is null or r.xid_space > $3
           or r.xid_space = $3 and not pg_visible_in_snapshot(r.xid, $1)) $sql$;
   end if;
@@ -34,6 +34,6 @@ begin
                (select string_agg(x::text, '','' order by x) from (select pg_snapshot_xip(s) union select $4) open (x)))::pg_snapshot
         else s end s from taken), fresh as (' || fresh || ')
     select (select s from now_), array_agg(f.xid order by f.seq), array_agg(f.seq order by f.seq),
-           case when %2$L <> 'null' then array_agg(f.tag order by f.seq) end from fresh f', source, tag)
+           case when %2$L <> ''null'' then array_agg(f.tag order by f.seq) end from fresh f', source, tag)
     into snapshot, xids, seqs, tags using last.snapshot, space, last.xid_space, pg_current_xact_id_if_assigned();
 end $$;

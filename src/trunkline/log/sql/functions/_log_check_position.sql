@@ -1,7 +1,7 @@
 /* Is a position of a reader part of this history?  incarnation is that of the last batch the reader saw.
    TL410 below the floor, beyond the tail, or when another life of the server wrote what lies before it. */
 create or replace function trunkline._log_check_position(topic text, part trunkline.log_partition, from_offset bigint, incarnation int)
-returns void language plpgsql stable as $$
+returns void language plpgsql as $$
 declare
   tail bigint;
   segment bigint;
@@ -15,20 +15,27 @@ begin
       'Start from "earliest", or lengthen the retention.', jsonb_build_object('topic', topic, 'partition', part.partition, 'first', part.first_offset, 'asked', from_offset));
   end if;
   tail := trunkline._log_tail(part);
-  if from_offset > tail + 1 then
+  if tail is null then
+    perform trunkline._log_missing(topic, part.partition);
+  elsif from_offset > tail + 1 then
     perform trunkline._raise('TL410', format('partition %s of "%s" ends at %s, asked for %s.', part.partition, topic, tail, from_offset),
       'The position is from the future: the server may have been restored. Start from the cut or from "latest".',
       jsonb_build_object('topic', topic, 'partition', part.partition, 'last', tail, 'cut', tail, 'asked', from_offset));
   end if;
   if incarnation is not null and from_offset > part.first_offset then
-    select s.segment_id into segment from trunkline.log_segment s
-     where s.topic_id = part.topic_id and s.partition = part.partition and s.first_offset <= from_offset - 1
-     order by s.first_offset desc limit 1;
-    execute format('select b.incarnation from trunkline.log_segment_%s b where b.base_offset <= $1 and b.last_offset >= $1 order by b.base_offset desc limit 1', segment)
-      into writer using from_offset - 1;
+    for segment in select s.segment_id from trunkline.log_segment s
+                    where s.topic_id = part.topic_id and s.partition = part.partition and s.first_offset < from_offset order by s.first_offset desc loop
+      if writer is null then
+        execute format('select b.incarnation from trunkline.log_segment_%s b where b.base_offset <= $1 and b.last_offset >= $1 order by b.base_offset desc limit 1', segment)
+          into writer using from_offset - 1;
+        exit when writer is null or writer = incarnation;  -- NULL: compaction removed it
+      end if;
+      execute format('select max(b.last_offset) from trunkline.log_segment_%s b where b.incarnation <= $1 and b.base_offset < $2', segment)
+        into cut using incarnation, from_offset;
+      exit when cut is not null;
+    end loop;
     if writer <> incarnation then
-      execute format('select coalesce(max(b.last_offset), $2) from trunkline.log_segment_%s b where b.incarnation <= $1', segment)
-        into cut using incarnation, part.first_offset - 1;
+      cut := greatest(least(cut, from_offset - 1), part.first_offset - 1);
       perform trunkline._raise('TL410', format('offset %s of partition %s of "%s" was written by incarnation %s of the server, yours by %s.', from_offset - 1, part.partition, topic, writer, incarnation),
         'The server was restored or failed over: what you saw beyond the cut is not in this history.',
         jsonb_build_object('topic', topic, 'partition', part.partition, 'cut', cut, 'incarnation', writer, 'asked', from_offset));

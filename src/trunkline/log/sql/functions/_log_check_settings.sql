@@ -3,13 +3,15 @@ create or replace function trunkline._log_check_settings(settings trunkline.log_
 returns void language plpgsql immutable as $$
 begin
   if settings.partitions is null or settings.partitions not between 1 and 1024 then
-    perform trunkline._raise('TL422', format('partitions must be between 1 and 1024, got %s.', settings.partitions));
-  elsif settings.retention <= interval '0' then
-    perform trunkline._raise('TL422', format('retention must be positive or NULL (keep for ever), got %s.', settings.retention));
+    perform trunkline._raise('TL422', format('partitions must be between 1 and 1024, got %s.', coalesce(settings.partitions::text, 'NULL')));
+  elsif settings.retention <= interval '0' or settings.retention > interval '1000 years' then
+    perform trunkline._raise('TL422', format('retention must be positive and at most 1000 years, or NULL (keep for ever), got %s.', settings.retention));
   elsif settings.retention_bytes <= 0 then
     perform trunkline._raise('TL422', format('retention_bytes must be positive or NULL (no limit), got %s.', settings.retention_bytes));
-  elsif settings.codec not in ('none', 'zstd') then
-    perform trunkline._raise('TL422', format('codec must be "none" or "zstd", got "%s".', settings.codec));
+  elsif settings.codec is null or settings.codec not in ('none', 'zstd') then
+    perform trunkline._raise('TL422', format('codec must be "none" or "zstd", got %s.', coalesce(quote_literal(left(settings.codec, 80)), 'NULL')));
+  elsif settings.compact is null or settings.early_release is null then
+    perform trunkline._raise('TL422', 'compact and early_release must be true or false, got NULL.');
   elsif settings.compact and settings.codec <> 'none' then
     perform trunkline._raise('TL422', 'a compacted topic keeps codec "none".', 'The server compacts it and cannot read zstd.');
   end if;

@@ -29,6 +29,7 @@ begin
   if due is not null then
     select c.* into old from trunkline._log_claims(others) c where c.claim = due;
     select coalesce(jsonb_agg(c), '[]') into others from trunkline._log_claims(others) c where c.claim <> due;
+    perform trunkline._log_check_position(topic, part, old.first_offset, null);
     first_offset := old.first_offset;
     attempts := old.attempts + 1;
     reason := old.reason;
@@ -45,6 +46,11 @@ begin
                                              'deadline', now_, 'attempts', least(old.attempts, max_attempts - (last_offset + 1 = old.last_offset)::int), 'process', null, 'reason', old.reason);
     end if;
   elsif seen.up_to < tail then
+    -- only what is new: a range that comes back may be cut in pieces, and has to be finished some time
+    if deadline is not null and jsonb_array_length(others) >= trunkline._setting('log.max_claims')::int then
+      perform trunkline._raise('TL429', format('group "%s" has %s claims in flight on partition %s of "%s".', group_name, jsonb_array_length(others), partition, topic),
+        'Acknowledge or release some, claim larger ranges, or raise log.max_claims.', jsonb_build_object('claims', jsonb_array_length(others)));
+    end if;
     first_offset := seen.up_to + 1;
     last_offset := least(tail, seen.up_to + max_messages);
     attempts := 1;
@@ -52,10 +58,6 @@ begin
     return;
   end if;
   if deadline is not null then
-    if jsonb_array_length(others) >= trunkline._setting('log.max_claims')::int then
-      perform trunkline._raise('TL429', format('group "%s" has %s claims in flight on partition %s of "%s".', group_name, jsonb_array_length(others), partition, topic),
-        'Acknowledge or release some, claim larger ranges, or raise log.max_claims.', jsonb_build_object('claims', jsonb_array_length(others)));
-    end if;
     others := others || jsonb_build_object('claim', claim, 'first_offset', first_offset, 'last_offset', last_offset, 'deadline', expires, 'attempts', attempts, 'process', process, 'reason', reason);
   end if;
   perform trunkline._cursor_write(cursor_id, greatest(seen.up_to, last_offset), nullif(others, '[]'));

@@ -9,9 +9,13 @@ begin
   select g.mode into present from trunkline.log_group g where g.topic_id = settings.topic_id and g.group_name = _log_group_ensure.group_name;
   if not found then
     perform trunkline._log_check_name('group', group_name);
-    insert into trunkline.log_group (topic_id, group_name, mode) values (settings.topic_id, _log_group_ensure.group_name, _log_group_ensure.mode)
-    on conflict on constraint log_group_pkey do nothing returning log_group.mode into present;
-    if found then
+    begin
+      insert into trunkline.log_group (topic_id, group_name, mode) values (settings.topic_id, _log_group_ensure.group_name, _log_group_ensure.mode)
+      on conflict on constraint log_group_pkey do nothing returning log_group.mode into present;
+    exception when foreign_key_violation then
+      perform trunkline._raise('TL404', format('topic "%s" was deleted.', settings.topic), '', jsonb_build_object('topic', settings.topic));
+    end;
+    if present is not null then
       for part in select p.* from trunkline.log_partition p where p.topic_id = settings.topic_id order by p.partition loop
         cursor_id := trunkline._cursor_ensure(trunkline._log_resource(settings.topic_id, group_name, part.partition));
         perform trunkline._cursor_lock(cursor_id);

@@ -1,21 +1,29 @@
 /* An offset from words: earliest, latest, a number, or a time. */
 create or replace function trunkline._log_start(topic text, part trunkline.log_partition, start text)
-returns bigint language plpgsql stable as $$
+returns bigint language plpgsql as $$
 declare
   chosen bigint;
+  moment timestamptz;
 begin
   if start = 'earliest' then
     return part.first_offset;
   elsif start = 'latest' then
-    return trunkline._log_tail(part) + 1;
-  elsif start ~ '^-?[0-9]+$' then
-    chosen := start::bigint;
-    perform trunkline._log_check_position(topic, part, chosen, null);
-    return chosen;
+    return coalesce(trunkline._log_tail(part), part.first_offset - 1) + 1;
   end if;
   begin
-    return trunkline.log_offset_at(topic, part.partition, start::timestamptz);
+    if start ~ '^-?[0-9]+$' then
+      chosen := start::bigint;
+    else
+      moment := start::timestamptz;
+    end if;
   exception when data_exception then
-    perform trunkline._raise('TL422', format('a start is earliest, latest, an offset or a time, got "%s".', start));
+    null;
   end;
+  if chosen is not null then
+    perform trunkline._log_check_position(topic, part, chosen, null);
+    return chosen;
+  elsif moment is not null then
+    return trunkline.log_offset_at(topic, part.partition, moment);
+  end if;
+  perform trunkline._raise('TL422', format('a start is earliest, latest, an offset or a time, got %s.', coalesce(quote_literal(left(start, 80)), 'NULL')));
 end $$;

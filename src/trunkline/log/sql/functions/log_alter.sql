@@ -1,5 +1,5 @@
-/* Change settings of a topic; what is NULL stays as it is.  To keep for ever, pass retention 'infinity' or
-   retention_bytes 0.  Partitions can only be added: keys map to other partitions from the next message on. */
+/* Change settings of a topic; what is NULL stays as it is.  To keep for ever, pass a retention of more than 1000 years
+   ('infinity' since Postgres 17) or retention_bytes 0.  Partitions can only be added: keys map to other partitions from the next message on. */
 create or replace function trunkline.log_alter(
   topic text, partitions int default null, retention interval default null, retention_bytes bigint default null,
   compact boolean default null, codec text default null, early_release boolean default null)
@@ -12,7 +12,7 @@ begin
   present := trunkline._log_topic_row(topic);
   wanted := present;
   wanted.partitions := coalesce(log_alter.partitions, present.partitions);
-  wanted.retention := case when log_alter.retention::text in ('infinity', '999999 years') then null
+  wanted.retention := case when log_alter.retention > interval '1000 years' then null
                            else coalesce(log_alter.retention, present.retention) end;
   wanted.retention_bytes := nullif(coalesce(log_alter.retention_bytes, present.retention_bytes), 0);
   wanted.compact := coalesce(log_alter.compact, present.compact);

@@ -13,13 +13,16 @@ declare
   settings trunkline.log_topic := trunkline._log_topic_row(topic);
   total int := coalesce(cardinality(payloads), 0);
   most int := trunkline._setting('log.message_bytes');
+  most_together int := trunkline._setting('log.batch_bytes');
   largest int;
+  bytes bigint;
   chosen int := partition;
   part record;
   batch trunkline.log_batch;
   stored record;
 begin
-  select max(octet_length(p)) into largest from unnest(payloads) p;
+  select max(octet_length(p)), sum(octet_length(p)) into largest, bytes from unnest(payloads) p;
+  bytes := coalesce(bytes, 0) + coalesce((select sum(octet_length(k)) from unnest(keys) k), 0) + coalesce((select sum(octet_length(h::text)) from unnest(headers) h), 0);
   if total = 0 then
     perform trunkline._raise('TL422', 'the batch is empty: payloads needs at least one message.');
   elsif array_ndims(payloads) <> 1 or cardinality(keys) <> total or cardinality(headers) <> total then
@@ -27,6 +30,9 @@ begin
   elsif largest > most then
     perform trunkline._raise('TL413', format('a message holds at most %s bytes, got %s.', most, largest),
       'Send a reference to it, or raise the setting log.message_bytes.', jsonb_build_object('limit', most, 'bytes', largest));
+  elsif bytes > most_together then
+    perform trunkline._raise('TL413', format('a batch holds at most %s bytes, got %s.', most_together, bytes),
+      'Send smaller batches, or raise the setting log.batch_bytes.', jsonb_build_object('limit', most_together, 'bytes', bytes));
   elsif exists (select from unnest(headers) h where jsonb_typeof(h) <> 'object') then
     perform trunkline._raise('TL422', 'a header must be a JSON object or NULL.', 'For example: {"trace": "abc"}');
   elsif (producer_id is null) <> (producer_seq is null) then

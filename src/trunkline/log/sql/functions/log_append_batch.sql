@@ -1,6 +1,6 @@
 /* Append a record batch that a client packed (docs/reference/record-batch.md).  Offsets are gapless: the
    partition's row is held until commit, so call it in a transaction of its own.
-   With release_early (for topics that allow it) the commit does not wait for the disk: acknowledge nothing
+   With release_early, where the topic allows it, the commit does not wait for the disk: acknowledge nothing
    before log_flush().  Errors: TL404, TL409 repeated number, TL413 too large, TL422 malformed. */
 create or replace function trunkline.log_append_batch(
   topic text, partition int, n int, codec int, value_ends bytea, payload bytea, value_valid bytea default null,
@@ -9,20 +9,20 @@ create or replace function trunkline.log_append_batch(
   out first_offset bigint, out last_offset bigint, out at timestamptz)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  bytes bigint := octet_length(payload) + coalesce(octet_length(keys), 0) + coalesce(octet_length(headers), 0);
+  bytes bigint := octet_length(payload)::bigint + octet_length(value_ends) + coalesce(octet_length(keys), 0) + coalesce(octet_length(key_ends), 0)
+                  + coalesce(octet_length(headers), 0);
   most int := trunkline._setting('log.batch_bytes');
 begin
-  if n is null or n < 1 or codec is null or codec not in (0, 1) or payload is null or value_ends is null
-     or (keys is null) <> (key_ends is null) or (producer_id is null) <> (producer_seq is null)
-     or codec = 0 and (octet_length(value_ends) <> 4 * (n + 1) or octet_length(key_ends) <> 4 * (n + 1)
-       or trunkline._log_int(value_ends, n) <> octet_length(payload) or trunkline._log_int(key_ends, n) <> octet_length(keys))
-     or octet_length(value_valid) <> (n + 7) / 8 or octet_length(key_valid) <> (n + 7) / 8 then
-    perform trunkline._raise('TL422', 'the record batch is malformed.',
-      'A batch has n >= 1 messages, n + 1 ends, and keys with key_ends; see docs/reference/record-batch.md.', jsonb_build_object('n', n, 'codec', codec));
-  elsif bytes > most then
+  if bytes > most then
     perform trunkline._raise('TL413', format('a record batch holds at most %s bytes, got %s.', most, bytes),
       'Send smaller batches, or raise the setting log.batch_bytes.', jsonb_build_object('limit', most, 'bytes', bytes));
-  elsif release_early then
+  elsif not trunkline._log_whole(n, codec, value_ends, payload, value_valid, key_ends, keys, key_valid, headers) then
+    perform trunkline._raise('TL422', 'the record batch is malformed.',
+      'A batch has n >= 1 messages, n + 1 ends, keys with key_ends, and a JSON array of n headers; see docs/reference/record-batch.md.',
+      jsonb_build_object('n', n, 'codec', codec));
+  elsif (producer_id is null) <> (producer_seq is null) then
+    perform trunkline._raise('TL422', 'producer_id and producer_seq go together.');
+  elsif release_early and (trunkline._log_topic_row(topic)).early_release then
     perform set_config('synchronous_commit', 'off', true);
   end if;
   select s.first_offset, s.last_offset, s.at into first_offset, last_offset, at

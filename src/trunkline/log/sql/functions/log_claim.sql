@@ -4,7 +4,8 @@
    (at least once), and attempts counts the deliveries.  After max_attempts a range is handed out message by
    message; attempts above max_attempts means: a dead letter, to be moved aside by the client.
    reason is what the last log_release() said.
-   No row when there is nothing; then nothing is written.  Errors: TL404, TL409, TL422, TL429 too many in flight. */
+   No row when there is nothing; then nothing is written.
+   Errors: TL404, TL409, TL410 the group fell behind the retention, TL422, TL429 too many in flight. */
 create or replace function trunkline.log_claim(
   topic text, group_name text, partition int, max_messages int default 100, deadline interval default null,
   max_attempts int default 5, process uuid default null, start text default 'earliest')
@@ -13,8 +14,8 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if max_messages is null or max_messages < 1 then
     perform trunkline._raise('TL422', format('max_messages must be at least 1, got %s.', coalesce(max_messages::text, 'NULL')));
-  elsif deadline <= interval '0' then
-    perform trunkline._raise('TL422', format('a deadline must be positive, got %s.', deadline), 'Leave it out for at-most-once.');
+  elsif deadline <= interval '0' or deadline > interval '100 years' then
+    perform trunkline._raise('TL422', format('a deadline must be positive and at most 100 years, got %s.', deadline), 'Leave it out for at-most-once.');
   elsif max_attempts is null or max_attempts < 1 then
     perform trunkline._raise('TL422', format('max_attempts must be at least 1, got %s.', coalesce(max_attempts::text, 'NULL')));
   end if;

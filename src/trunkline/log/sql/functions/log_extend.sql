@@ -2,11 +2,12 @@
 create or replace function trunkline.log_extend(topic text, group_name text, partition int, claim bigint, deadline interval)
 returns timestamptz language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  until timestamptz := clock_timestamp() + deadline;
+  until timestamptz;
 begin
-  if deadline is null or deadline <= interval '0' then
-    perform trunkline._raise('TL422', format('a deadline must be positive, got %s.', coalesce(deadline::text, 'NULL')));
+  if deadline is null or deadline <= interval '0' or deadline > interval '100 years' then
+    perform trunkline._raise('TL422', format('a deadline must be positive and at most 100 years, got %s.', coalesce(deadline::text, 'NULL')));
   end if;
+  until := clock_timestamp() + deadline;
   perform trunkline._log_claim_change(topic, group_name, partition, claim, until);
   return until;
 end $$;

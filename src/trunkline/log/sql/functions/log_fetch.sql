@@ -1,14 +1,15 @@
 /* Record batches from an offset on, for clients: at least one if there is any, then more until about
    max_bytes of stored data or max_messages.  skip and take tell which messages of a batch were asked for.
    No rows at the tip.  Reads only; a poll costs two index look-ups.
-   incarnation is that of the last batch the reader saw: a position from another history is TL410. */
+   incarnation is that of the last batch the reader saw: a position from another history is TL410.
+   VOLATILE: when retention or compaction drops a segment between two looks, the next look must see that. */
 create or replace function trunkline.log_fetch(
   topic text, partition int, from_offset bigint, max_messages int default 10000, max_bytes int default 4194304, incarnation int default null)
 returns table (
   base_offset bigint, last_offset bigint, at timestamptz, n int, written_by int, format smallint, codec smallint,
   value_ends bytea, payload bytea, value_valid bytea, key_ends bytea, keys bytea, key_valid bytea,
   deltas bytea, event_ids bytea, headers bytea, skip int, take int)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_variable
 declare
   part trunkline.log_partition;
@@ -16,20 +17,19 @@ declare
   reach bigint := from_offset;
   rest int := max_messages;
   bytes bigint := 0;
-  tries int := 0;
 begin
   if max_messages is null or max_messages < 1 or max_bytes is null or max_bytes < 1 then
     perform trunkline._raise('TL422', format('max_messages and max_bytes must be at least 1, got %s and %s.', max_messages, max_bytes));
   end if;
-  loop
-    part := trunkline._log_partition_row(topic, partition);
-    if from_offset = reach then
-      perform trunkline._log_check_position(topic, part, from_offset, incarnation);
-    end if;
+  for attempt in 1 .. 10 loop
     begin
+      part := trunkline._log_partition_row(topic, partition);
+      perform trunkline._log_check_position(topic, part, from_offset, incarnation);
+      -- the floor once more, in the snapshot that lists the segments: a gap is never handed out
       for segment in
-        select s.segment_id from trunkline.log_segment s
-         where s.topic_id = part.topic_id and s.partition = part.partition and (s.last_offset is null or s.last_offset >= reach)
+        select s.segment_id from trunkline.log_partition p join trunkline.log_segment s using (topic_id, partition)
+         where p.topic_id = part.topic_id and p.partition = part.partition and p.first_offset <= from_offset
+           and (s.last_offset is null or s.last_offset >= reach)
          order by s.first_offset
       loop
         for base_offset, last_offset, at, n, written_by, format, codec, value_ends, payload, value_valid,
@@ -58,13 +58,12 @@ begin
       end loop;
       return;
     exception when undefined_table then
-      -- retention or compaction dropped a segment between our two looks: look again
-      tries := tries + 1;
-      if tries > 10 then
-        raise;
+      if reach > from_offset then
+        return;  -- what follows may have left with retention: the next call finds out
       end if;
     end;
   end loop;
+  perform trunkline._log_left();
 end $$;
 comment on function trunkline.log_fetch(text, int, bigint, int, int, int) is 'Record batches from an offset on, for clients.';
 select trunkline._access('log_fetch(text, int, bigint, int, int, int)', 'reader');

@@ -13,7 +13,7 @@ begin
   return query
     select p.partition, s.epoch, trunkline._log_position(p, log_join.group_name), s.surplus
       from trunkline._party_share(trunkline._log_party(settings.topic_id, group_name),
-             trunkline._log_resources(settings.topic_id, group_name), process, member) s
+             trunkline._log_resources(settings.topic_id, group_name), process, coalesce(member, '')) s
       join trunkline.log_partition p on p.topic_id = settings.topic_id and p.partition = s.place - 1
      order by p.partition;
 end $$;

@@ -5,7 +5,7 @@ declare
   settings trunkline.log_topic := trunkline._log_topic_row(topic);
 begin
   perform trunkline._party_leave(trunkline._log_party(settings.topic_id, group_name),
-    trunkline._log_resources(settings.topic_id, group_name, partitions), process, member, partitions is null);
+    trunkline._log_resources(settings.topic_id, group_name, partitions), process, coalesce(member, ''), partitions is null);
 end $$;
 comment on function trunkline.log_leave(text, text, uuid, text, int[]) is 'Give partitions back, or leave the group.';
 select trunkline._access('log_leave(text, text, uuid, text, int[])', 'reader');

@@ -3,7 +3,7 @@
 create or replace function trunkline.log_read(
   topic text, partition int default 0, from_offset bigint default 1, max_messages int default 100, max_bytes int default 4194304)
 returns table (log_offset bigint, at timestamptz, key bytea, value bytea, headers jsonb)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   batch record;
 begin

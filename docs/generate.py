@@ -1,0 +1,307 @@
+"""Fill the generated parts of the reference from the code, so that the two cannot drift.
+
+    python docs/generate.py
+
+Every part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. A test renders all of
+them and compares.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import trunkline
+from trunkline.core import errors
+from trunkline.log import client, consumer, models, producer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).parents[1]
+PAGES = ROOT / "docs" / "reference"
+SOURCES = ROOT / "src" / "trunkline"
+
+_PART = re.compile(r"(<!-- generated: (?P<name>[^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+THEMES = {
+    "log": {
+        "Topics": "create alter delete list describe settings",
+        "Append": "append append_text append_batch flush partition_of",
+        "Read": "read fetch ready offset_at",
+        "Assigned groups": "join commit leave",
+        "Shared groups": "claim ack release extend",
+        "Any group": "groups lag seek group_delete",
+        "Upkeep": "trim compact verify",
+        "Duties of maintain()": "segments_seal segments_retire segments_drop topics_compact",
+    },
+    "core": {
+        "Settings and roles": "config_list config_get config_set roles_grant",
+        "Leases": "lease_renew lease_ttl lease_end lease_list",
+        "Owners": "owner_take owner_release",
+        "History": "incarnation",
+        "Upkeep": "maintain duty_list ring_list doctor_blockers rings_rotate leases_expire",
+        "For capabilities: rings": "_ring_create _ring_current _ring_rotate _ring_free _ring_grow",
+        "For capabilities: cursors": "_cursor_ensure _cursor_lock _cursor_latest _cursor_write",
+        "For capabilities: sequences and ticks": "_sequence_create _tick_take _tick_latest "
+        "_sequence_rows",
+        "For capabilities: fencing and errors": "_owner_check _raise",
+    },
+}
+
+FACES = {
+    "log": [
+        (client.Log, "tl.log", ""),
+        (producer.Producer, "producer", ""),
+        (consumer.Consumer, "consumer", "poll close"),
+        (consumer.AssignedConsumer, "consumer", "assignment"),
+        (consumer.Batch, "batch", ""),
+    ],
+    "core": [(trunkline.Platform, "tl", "dsn transaction services close")],
+}
+VALUES = [
+    models.Outgoing,
+    models.Message,
+    models.Appended,
+    models.Topic,
+    models.TopicSize,
+    models.Partition,
+    models.Position,
+    models.Lag,
+    models.Check,
+]
+
+
+@dataclass(frozen=True)
+class Routine:
+    """One file of `sql/functions`."""
+
+    name: str
+    text: str
+
+    @property
+    def header(self) -> str:
+        """What the comment at the head of the file says, as one paragraph."""
+        found = re.match(r"/\*(.*?)\*/", self.text, re.DOTALL)
+        return _prose(found[1]) if found else ""
+
+    @property
+    def comment(self) -> str:
+        """The COMMENT of the function, else the first sentence of the header."""
+        found = re.search(r"^comment on \w+ .*? is\s+'((?:[^']|'')*)';", self.text, re.M | re.S)
+        return _prose(found[1]) if found else self.header.split(". ")[0].rstrip(".") + "."
+
+    @property
+    def signature(self) -> str:
+        """Name, parameters and result, as they are declared."""
+        found = re.search(
+            r"create or replace (?:function|procedure) trunkline\.(.*?)\s+language ",
+            self.text,
+            re.S,
+        )
+        assert found is not None, self.name
+        return re.sub(r"\n\s*", "\n  ", found[1]).replace("\n  returns", "\nreturns")
+
+    @property
+    def role(self) -> str:
+        found = re.search(r"_access\('.*', '(\w+)'\)", self.text)
+        return f"trunkline_{found[1]}" if found else ""
+
+    @property
+    def raised(self) -> set[str]:
+        """The refusals in its own text."""
+        return set(re.findall(r"'(TL\d{3})'", self.text))
+
+    @property
+    def called(self) -> set[str]:
+        body = re.sub(r"/\*.*?\*/|--.*", "", self.text, flags=re.DOTALL)
+        return set(re.findall(r"trunkline\.(\w+)\(", body)) - {self.name}
+
+
+@cache
+def routines() -> dict[str, Routine]:
+    paths = SOURCES.glob("*/sql/functions/*.sql")
+    return {path.stem: Routine(path.stem, path.read_text("utf-8")) for path in sorted(paths)}
+
+
+def refusals(name: str) -> list[str]:
+    """What a function may raise, itself or through what it calls."""
+    known, reached, todo = routines(), set[str](), [name]
+    while todo:
+        if (each := todo.pop()) in known and each not in reached:
+            reached.add(each)
+            todo += known[each].called
+    return sorted(set().union(*(known[each].raised for each in reached)))
+
+
+def full_name(capability: str, short: str) -> str:
+    return short if capability == "core" else f"{capability}_{short}"
+
+
+def unsorted_functions() -> set[str]:
+    """Public functions that stand under no theme."""
+    placed = {
+        full_name(capability, short)
+        for capability, themes in THEMES.items()
+        for names in themes.values()
+        for short in names.split()
+    }
+    return {name for name in routines() if not name.startswith("_")} - placed
+
+
+def sql_part(capability: str) -> Iterator[str]:
+    yield "| function | what it does | who may call it |"
+    yield "|---|---|---|"
+    chosen = {
+        theme: [routines()[full_name(capability, short)] for short in names.split()]
+        for theme, names in THEMES[capability].items()
+    }
+    for members in chosen.values():
+        for routine in members:
+            who = f"`{routine.role}`" if routine.role else "the owner of the schema"
+            yield f"| [`{routine.name}`](#{routine.name}) | {_cell(routine.comment)} | {who} |"
+    for theme, members in chosen.items():
+        yield f"\n### {theme}"
+        for routine in members:
+            yield f"\n#### {routine.name}\n\n```sql\n{routine.signature}\n```\n"
+            yield routine.header
+            if codes := refusals(routine.name):
+                links = ", ".join(f"[{code}](errors.md#{_anchor(code)})" for code in codes)
+                yield f"\nRefusals: {links}."
+
+
+def python_part(capability: str) -> Iterator[str]:
+    if capability == "core":
+        for function in (trunkline.connect, trunkline.connect_sync):
+            yield from _method(f"trunkline.{function.__name__}", function)
+    for kind, variable, chosen in FACES[capability]:
+        yield f"\n#### {kind.__name__}\n\n{_doc(kind)}"
+        public = [name for name in vars(kind) if not name.startswith("_")]
+        for name in chosen.split() or public:
+            member = vars(kind)[name]
+            if isinstance(member, property) or hasattr(member, "func"):
+                getter = member.fget if isinstance(member, property) else member.func
+                yield f"\n`{variable}.{name}`: {_doc(getter)}"
+            elif callable(member):
+                yield from _method(f"{variable}.{name}", member)
+    if capability == "log":
+        yield "\n#### Values\n\n| class | fields | what it is |\n|---|---|---|"
+        for value in VALUES:
+            names = ", ".join(f"`{field.name}`" for field in fields(value))
+            yield f"| `{value.__name__}` | {names} | {_cell(_doc(value))} |"
+
+
+def _method(name: str, function: Callable[..., Any]) -> Iterator[str]:
+    signature = inspect.signature(function)
+    answer = str(signature.return_annotation).replace("Receipts", "list[Appended]")
+    waits = inspect.iscoroutinefunction(function) or answer.startswith("Call[")
+    answer = re.sub(r"^Call\[(.*)\]$", r"\1", answer)
+    parameters = [*_parameters(signature)]
+    call = f"{'await ' if waits else ''}{name}({', '.join(parameters)}) -> {answer}"
+    if len(call) > 100:
+        head = call.partition("(")[0]
+        call = f"{head}(\n" + "".join(f"    {each},\n" for each in parameters) + f") -> {answer}"
+    yield f"\n```python\n{call}\n```\n"
+    yield _doc(function)
+
+
+def _parameters(signature: inspect.Signature) -> Iterator[str]:
+    starred = False
+    for parameter in signature.parameters.values():
+        if parameter.name == "self":
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
+            starred = True
+            yield "*"
+        stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        default = "" if parameter.default is parameter.empty else f" = {_value(parameter.default)}"
+        yield f"{stars}{parameter.name}: {parameter.annotation}{default}"
+
+
+def _value(default: Any) -> str:
+    if isinstance(default, timedelta):
+        return f"timedelta(seconds={default.total_seconds():g})"
+    return repr(default.value if isinstance(default, Enum) else default)
+
+
+def errors_part(_: str) -> Iterator[str]:
+    yield "| SQLSTATE | Python | what happened |"
+    yield "|---|---|---|"
+    for kind in vars(errors).values():
+        if inspect.isclass(kind) and issubclass(kind, errors.TrunklineError):
+            code = "any other" if kind is errors.DatabaseError else kind.code
+            if kind is not errors.TrunklineError:
+                yield f"| {code} | `trunkline.{kind.__name__}` | {_cell(_doc(kind))} |"
+
+
+def settings_part(_: str) -> Iterator[str]:
+    yield "| setting | default | type | what it is for |"
+    yield "|---|---|---|---|"
+    with trunkline.connect_sync() as tl, tl.transaction() as connection:
+        rows = connection.execute("select * from trunkline.config_list()").fetchall()
+    for name, _value, default, kind, description in rows:
+        yield f"| `{name}` | {default} | {kind} | {_cell(description)} |"
+
+
+PARTS: dict[str, Callable[[str], Iterator[str]]] = {
+    "sql": sql_part,
+    "python": python_part,
+    "errors": errors_part,
+    "settings": settings_part,
+}
+
+
+def render(page: Path) -> str:
+    """The page as it should be."""
+
+    def part(found: re.Match[str]) -> str:
+        kind, _, argument = found["name"].partition(" ")
+        return f"{found[1]}\n{chr(10).join(PARTS[kind](argument))}\n\n{found[3]}"
+
+    return _PART.sub(part, page.read_text("utf-8"))
+
+
+def _anchor(code: str) -> str:
+    kind = next(
+        each
+        for each in vars(errors).values()
+        if inspect.isclass(each)
+        and issubclass(each, errors.TrunklineError)
+        and each.code == code
+        and each is not errors.TrunklineError
+    )
+    return f"{code}-{kind.__name__}".lower()
+
+
+def _doc(thing: Any) -> str:
+    text = inspect.getdoc(thing) or ""
+    text = re.sub(r"``([^`]+)``", r"`\1`", text)
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
+
+
+def _prose(text: str) -> str:
+    text = re.sub(r"\s+", " ", text).strip().replace("''", "'")
+    return re.sub(r"(?<![\w`])(_?[a-z]+(?:_[a-z]+)+\(\))", r"`\1`", text)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def main() -> None:
+    for page in sorted(PAGES.glob("*.md")):
+        text = render(page)
+        if text != page.read_text("utf-8"):
+            page.write_text(text, "utf-8")
+            sys.stdout.write(f"{page.relative_to(ROOT)}\n")
+
+
+if __name__ == "__main__":
+    main()

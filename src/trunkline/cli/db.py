@@ -1,0 +1,189 @@
+"""``trunkline db``: the schema in the database, and its settings."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trunkline.cli.invocation import Invocation, command, connected
+from trunkline.cli.output import Format, say
+
+if TYPE_CHECKING:
+    from trunkline.core.migrate import Plan
+
+app = typer.Typer(help="The schema in the database, and its settings.", no_args_is_help=True)
+config = typer.Typer(help="Settings of this installation.", no_args_is_help=True)
+app.add_typer(config, name="config")
+
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Setting = Annotated[str, typer.Argument(metavar="NAME", help="A setting, such as lease.ttl.")]
+
+
+@command(app, example="trunkline db install --dsn postgresql://me@host/app", reads=True)
+def install(invocation: Invocation) -> None:
+    """Install the schema; harmless when it is there."""
+    from trunkline.core import migrate
+
+    with invocation.target() as target:
+        planned = migrate.install(target.dsn)
+        _print_applied(invocation, planned)
+        _tell_about_roles(target.dsn)
+
+
+@command(app, example="trunkline db upgrade --dry-run --show-sql", reads=True)
+def upgrade(
+    invocation: Invocation,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing, tell what would be done.")
+    ] = False,
+    show_sql: Annotated[
+        bool, typer.Option("--show-sql", help="Print the SQL instead of the list of files.")
+    ] = False,
+) -> None:
+    """Bring an older schema to this version."""
+    from trunkline.core import migrate
+    from trunkline.core.errors import SchemaMismatch
+
+    with invocation.target() as target:
+        planned = migrate.plan(target.dsn)
+        if planned.version is None:
+            raise SchemaMismatch("there is no schema to upgrade.", hint="Run: trunkline db install")
+        if not dry_run:
+            planned = migrate.install(target.dsn)
+        if show_sql:
+            sys.stdout.write(migrate.pending_script(planned) + "\n" if planned.pending else "")
+        else:
+            _print_applied(invocation, planned, done=not dry_run)
+
+
+@command(app, example="trunkline db verify && echo fine", reads=True)
+def verify(invocation: Invocation) -> None:
+    """Compare the schema with this version: exit code 0 when they are the same, else 1."""
+    from trunkline.core import migrate
+
+    with invocation.target() as target:
+        planned = migrate.plan(target.dsn)
+    rows = _differences(planned)
+    invocation.print(rows)
+    if planned.current:
+        say(f"The schema is that of version {planned.version}.")
+        return
+    if planned.version is None:
+        say("The schema is not installed. Run: trunkline db install")
+    elif planned.unknown:
+        say(f"The schema is newer ({planned.version}) than this package: upgrade the package.")
+    else:
+        say("The schema differs. Run: trunkline db upgrade")
+    raise typer.Exit(1)
+
+
+@command(app, "sql", example="trunkline db sql | psql mydatabase")
+def print_sql(_invocation: Invocation) -> None:
+    """Print the whole install as one script for psql."""
+    from trunkline.core import migrate
+
+    sys.stdout.write(migrate.script())
+
+
+@command(app, example="trunkline db uninstall --yes")
+def uninstall(invocation: Invocation, yes: Yes = False) -> None:
+    """Drop the schema with everything in it; roles stay."""
+    from trunkline.core import migrate
+    from trunkline.core.telemetry import redact
+
+    with invocation.target() as target:
+        ask(f"Drop the schema trunkline with all its data from {redact(target.dsn)}?", yes=yes)
+        tables = migrate.uninstall(target.dsn)
+    say(f"The schema is gone, with {tables} tables.")
+
+
+@command(config, "get", example="trunkline db config get lease.ttl", reads=True)
+def config_get(
+    invocation: Invocation,
+    name: Setting,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the value alone.")] = False,
+) -> None:
+    """Print one setting."""
+    with invocation.session() as session:
+        value = session.run(_setting("config_get", name=name))
+    if raw:
+        sys.stdout.write(f"{value}\n")
+    else:
+        invocation.print_one({"name": name, "value": value})
+
+
+@command(config, "set", example='trunkline db config set lease.ttl "20 seconds"', reads=True)
+def config_set(
+    invocation: Invocation,
+    name: Setting,
+    value: Annotated[
+        str | None, typer.Argument(metavar="[VALUE]", help="Left out: back to the default.")
+    ] = None,
+) -> None:
+    """Change a setting; it counts from its next use on."""
+    with invocation.session() as session:
+        stored = session.run(_setting("config_set", name=name, value=value))
+    invocation.print_one({"name": name, "value": stored})
+
+
+@command(config, "list", example="trunkline db config list --json", reads=True)
+def config_list(invocation: Invocation) -> None:
+    """List all settings with their defaults."""
+    from trunkline.core.calls import Call
+
+    with invocation.session() as session:
+        rows = session.run(Call("config_list", {}, lambda rows: rows))
+    invocation.print(rows, columns=("name", "value", "default_value", "description"))
+
+
+def ask(question: str, *, yes: bool) -> None:
+    """Let a person confirm what cannot be undone; a program says ``--yes``."""
+    from trunkline.core.errors import BadRequest
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise BadRequest("this cannot be undone and nobody is there to ask.", hint="Add --yes.")
+    typer.confirm(question, abort=True, err=True)
+
+
+def _print_applied(invocation: Invocation, planned: "Plan", *, done: bool = True) -> None:
+    files = [*(step.file for step in planned.pending), *planned.missing]
+    if invocation.format is not Format.TABLE:
+        invocation.print(_differences(planned))
+    if not files:
+        say(f"The schema is that of version {planned.version}: nothing to do.")
+        return
+    if not done and invocation.format is Format.TABLE:
+        invocation.print(_differences(planned))
+    say(f"{len(files)} files {'applied' if done else 'would be applied'}.")
+
+
+def _differences(planned: "Plan") -> list[dict[str, Any]]:
+    return [
+        *(
+            {"capability": step.capability, "file": step.file, "state": "pending"}
+            for step in planned.pending
+        ),
+        *(
+            {"capability": None, "file": file, "state": state}
+            for state in ("missing", "edited", "unknown")
+            for file in getattr(planned, state)
+        ),
+    ]
+
+
+def _tell_about_roles(dsn: str) -> None:
+    """Whoever may not make roles still has a working schema; say what a DBA can add."""
+    from trunkline.core import doctor
+
+    with connected(dsn) as connection:
+        for finding in doctor.check_roles(connection):
+            if finding.state is not doctor.State.OK:
+                say(f"Roles {finding.found}. {finding.remedy}")
+
+
+def _setting(function: str, **arguments: str | None) -> Any:
+    from trunkline.core.calls import Call, scalar
+
+    return Call(function, arguments, scalar)

@@ -1,0 +1,120 @@
+"""``trunkline doctor``: what is stuck, who blocks it, and what to do."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trunkline.cli.invocation import Invocation, command
+from trunkline.cli.output import Format, console, new_table
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from trunkline.core.doctor import Finding
+
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the tree."""
+    command(app, example="trunkline doctor --older-than 10s", reads=True)(doctor)
+
+
+def doctor(
+    invocation: Invocation,
+    older_than: Annotated[
+        str,
+        typer.Option(metavar="DURATION", help="Report transactions that are open for longer."),
+    ] = "1m",
+    far_behind: Annotated[
+        int, typer.Option(metavar="MESSAGES", min=1, help="Report groups that lag by more.")
+    ] = 100_000,
+) -> None:
+    """Tell what is wrong and what to do; exit code 1 when something fails."""
+    from functools import partial
+
+    from trunkline.cli import inputs
+    from trunkline.core.doctor import State, examine
+
+    age = inputs.duration(older_than, option="--older-than")
+    with invocation.target() as target:
+        findings = examine(
+            target.dsn,
+            older_than=age,
+            further={"groups": partial(check_groups, far_behind=far_behind), "dead": check_dead},
+        )
+    if invocation.format is Format.TABLE:
+        _print_table(findings)
+    else:
+        invocation.print(findings)
+    if any(finding.state is State.FAIL for finding in findings):
+        raise typer.Exit(1)
+
+
+def check_groups(connection: "psycopg.Connection[Any]", *, far_behind: int) -> "Iterator[Finding]":
+    """Do groups keep up, and is what they have not read still there?"""
+    from trunkline.core.db import execute
+    from trunkline.core.doctor import Finding, State
+    from trunkline.log import calls
+
+    groups = execute(connection, calls.lag())
+    firsts = {
+        (topic, partition.partition): partition.first_offset
+        for topic in {group.topic for group in groups}
+        for partition in execute(connection, calls.describe(topic))
+    }
+    troubled = set()
+    for position in execute(connection, calls.groups()):
+        first = firsts[position.topic, position.partition]
+        if position.up_to + 1 < first:
+            troubled.add((position.topic, position.group_name))
+            yield Finding(
+                "groups",
+                State.FAIL,
+                f"{position.group_name} on {position.topic}/{position.partition} wants"
+                f" {position.up_to + 1}, but retention left {first} as the first",
+                f"trunkline log seek {position.topic} --group {position.group_name} --to earliest",
+            )
+    for group in groups:
+        if group.lag > far_behind and (group.topic, group.group_name) not in troubled:
+            troubled.add((group.topic, group.group_name))
+            owners = f"{group.owned} of {group.partitions} partitions have an owner"
+            yield Finding(
+                "groups",
+                State.WARN,
+                f"{group.group_name} is {group.lag} messages behind on {group.topic}; {owners}",
+                "Start more consumers, or move it: trunkline log seek ... --to latest",
+            )
+    if not troubled:
+        yield Finding("groups", State.OK, f"{len(groups)} groups, none far behind")
+
+
+def check_dead(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
+    """Do dead letters wait for somebody?"""
+    from trunkline.core.db import execute
+    from trunkline.core.doctor import Finding, State
+    from trunkline.log import calls
+
+    for topic in execute(connection, calls.list_topics()):
+        if topic.topic.endswith(".dead") and topic.messages:
+            yield Finding(
+                "dead letters",
+                State.WARN,
+                f"{topic.messages} in {topic.topic}",
+                f"Look: trunkline log read {topic.topic} --print offset,headers,value",
+            )
+
+
+def _print_table(findings: "list[Finding]") -> None:
+    from rich.text import Text
+
+    table = new_table()
+    for name in ("check", "state", "found"):
+        table.add_column(name, overflow="fold")
+    for finding in findings:
+        text = Text(finding.found)
+        if finding.remedy:
+            text.append(f"\n-> {finding.remedy}", style="italic")
+        table.add_row(finding.check, Text(finding.state, style=_STYLES[finding.state]), text)
+    console().print(table)

@@ -1,0 +1,129 @@
+"""What people type, made into values: durations, sizes, places to start, headers."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from trunkline.core.errors import Invalid
+
+FOREVER = frozenset({"forever", "infinity", "none"})
+
+_SECONDS = {
+    "ms": 0.001,
+    "millisecond": 0.001,
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "m": 60,
+    "min": 60,
+    "minute": 60,
+    "h": 3_600,
+    "hour": 3_600,
+    "d": 86_400,
+    "day": 86_400,
+    "w": 604_800,
+    "week": 604_800,
+}
+_BYTES = {"": 1, "b": 1} | {
+    name + suffix: base**power
+    for power, name in enumerate("kmgt", start=1)
+    for suffix, base in (("", 1000), ("b", 1000), ("ib", 1024))
+}
+_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
+_LONGEST = timedelta(days=365_000)
+
+
+def duration(text: str, *, option: str) -> timedelta:
+    """``7d``, ``12h``, ``30 minutes``, ``1h 30m``."""
+    seconds, rest = 0.0, text.strip().lower()
+    while rest:
+        part = _PART.match(rest)
+        unit = part and (_SECONDS.get(part[2]) or _SECONDS.get(part[2].removesuffix("s")))
+        if not part or not unit:
+            raise Invalid(
+                f'{option} takes a duration, got "{text}".',
+                hint="For example: 30s, 15 minutes, 12h, 7d, 1h 30m.",
+            )
+        seconds += float(part[1]) * unit
+        rest = rest[part.end() :]
+    if not text.strip() or seconds > _LONGEST.total_seconds():
+        raise Invalid(f'{option} takes a duration of up to 1000 years, got "{text}".')
+    return timedelta(seconds=seconds)
+
+
+def retention(text: str | None) -> timedelta | None:
+    """How long to keep messages; None is for ever."""
+    if text is None or text.strip().lower() in FOREVER:
+        return None
+    return duration(text, option="--retention")
+
+
+def size(text: str, *, option: str) -> int:
+    """``500MB``, ``1.5 GiB``, ``1048576``."""
+    part = _PART.fullmatch(text.lower())
+    if part is None or part[2] not in _BYTES:
+        raise Invalid(
+            f'{option} takes a number of bytes, got "{text}".',
+            hint="For example: 1048576, 500MB, 10GB, 1GiB.",
+        )
+    return int(float(part[1]) * _BYTES[part[2]])
+
+
+def retention_bytes(text: str | None) -> int | None:
+    """How much to keep; None is all."""
+    if text is None or text.strip().lower() in FOREVER:
+        return None
+    return size(text, option="--retention-bytes")
+
+
+def start(text: str, *, option: str = "--from") -> str | int | datetime:
+    """``earliest``, ``latest``, an offset, a time, or ``2h ago``."""
+    word = text.strip()
+    if word.lower() in {"earliest", "latest"}:
+        return word.lower()
+    if re.fullmatch(r"-?\d+", word):
+        return int(word)
+    if word.lower().endswith(" ago"):
+        return datetime.now(UTC) - duration(word[:-4], option=option)
+    try:
+        return datetime.fromisoformat(word).astimezone()
+    except ValueError:
+        raise Invalid(
+            f'{option} takes earliest, latest, an offset or a time, got "{text}".',
+            hint='For example: --from 120, --from 2030-01-31T12:00, --from "2h ago".',
+        ) from None
+
+
+def headers(pairs: list[str] | None) -> dict[str, str] | None:
+    """``name=value`` pairs as the headers of a message."""
+    found: dict[str, str] = {}
+    for pair in pairs or ():
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise Invalid(
+                f'--header takes name=value, got "{pair}".', hint="For example: --header trace=abc."
+            )
+        found[name] = value
+    return found or None
+
+
+def separator(text: str) -> bytes:
+    r"""What stands between key and value; ``\t`` is a tab."""
+    if not text:
+        raise Invalid("--key-separator must not be empty.", hint="For example: --key-separator :")
+    return text.replace("\\t", "\t").encode()
+
+
+def columns(text: str | None, *, known: tuple[str, ...], usual: tuple[str, ...]) -> tuple[str, ...]:
+    """Names separated by commas."""
+    if text is None:
+        return usual
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    strange = [name for name in names if name not in known]
+    if strange or not names:
+        raise Invalid(
+            f'--print takes names separated by commas, got "{text}".',
+            hint=f"There are: {', '.join(known)}.",
+        )
+    return names

@@ -1,0 +1,237 @@
+"""`Invocation`: what every command is given, and `command`, which registers one.
+
+Commands are functions that take an `Invocation` first; `command` adds to each the options that all
+share (``--dsn``, ``--instance``, ``--debug``, and the formats where something is read), so that they
+may stand before or after the command's name. Whatever is slow to import is imported inside.
+"""
+
+import inspect
+import logging
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from trunkline.cli import output
+from trunkline.cli.output import Format
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from trunkline.core.calls import Call
+    from trunkline.core.embedded import Target
+    from trunkline.core.settings import Settings
+    from trunkline.platform import Platform
+
+T = TypeVar("T")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+DSN_HELP = "The database; else TRUNKLINE_DSN, DATABASE_URL, PG*, .env; else the embedded server."
+
+Dsn = Annotated[
+    str | None, typer.Option(metavar="DSN", help=DSN_HELP, rich_help_panel="Connection")
+]
+Instance = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="An embedded server by name.", rich_help_panel="Connection"),
+]
+Debug = Annotated[
+    bool,
+    typer.Option("--debug", help="Show tracebacks of errors.", rich_help_panel="Connection"),
+]
+_FORMATS = {
+    Format.JSON: "One JSON array (the default on a pipe).",
+    Format.NL: "One JSON object per line.",
+    Format.CSV: "CSV with a header line.",
+    Format.TABLE: "A table (the default on a terminal).",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One connection that runs calls, for commands that ask something and are done."""
+
+    dsn: str
+    connection: "psycopg.Connection[Any]"
+
+    def run(self, call: "Call[T]") -> T:
+        """Run one call in a transaction of its own."""
+        from trunkline.core.db import execute, translated
+
+        with translated():
+            return execute(self.connection, call)
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """Where the database is, and how to print."""
+
+    dsn: str | None = None
+    instance: str | None = None
+    debug: bool = False
+    form: Format | None = None
+
+    @property
+    def format(self) -> Format:
+        """The format that was asked for, else what fits standard output."""
+        return self.form or output.default_format()
+
+    def print(self, rows: Iterable[Any], *, columns: Sequence[str] | None = None) -> None:
+        """Print rows; a table shows only ``columns``."""
+        output.print_rows(rows, self.format, columns=columns)
+
+    def print_one(self, row: Any, *, columns: Sequence[str] | None = None) -> None:
+        """Print one thing."""
+        output.print_one(row, self.format, columns=columns)
+
+    def settings(self) -> "Settings":
+        """What the environment says, with the instance that was asked for."""
+        from trunkline.core.settings import Settings
+
+        return Settings.load(**({"instance": self.instance} if self.instance else {}))
+
+    @contextmanager
+    def target(self) -> "Iterator[Target]":
+        """The database, as it is: the embedded server is started, nothing is installed."""
+        from trunkline.core import embedded
+        from trunkline.core.errors import BadRequest
+
+        if self.dsn is not None and self.instance is not None:
+            raise BadRequest("--dsn and --instance name two databases.", hint="Leave one out.")
+        settings = self.settings()
+        with _starting(settings, self):
+            found = (
+                embedded.resolve(self.dsn, settings)
+                if self.instance is None
+                else embedded.use(settings.home, settings.instance, bin_dir=settings.pg_bin)
+            )
+        with found:
+            yield found
+
+    @contextmanager
+    def session(self, *, install: bool = True) -> Iterator[Session]:
+        """A connection; the embedded server gets the schema by itself."""
+        from trunkline.core import migrate
+
+        with self.target() as target:
+            if install and target.server is not None:
+                migrate.install(target.dsn)
+            with connected(target.dsn) as connection:
+                yield Session(target.dsn, connection)
+
+    @asynccontextmanager
+    async def platform(
+        self, *, install: bool = False, name: str | None = None
+    ) -> "AsyncIterator[Platform]":
+        """The clients; that the server answers is checked first, for quick and clear errors."""
+        from trunkline.core import migrate, telemetry
+        from trunkline.platform import connect
+
+        telemetry.configure("warning")
+        logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # we say it, in our words
+        with self.target() as target:
+            if install or target.server is not None:
+                migrate.install(target.dsn)
+            with connected(target.dsn):
+                pass
+            async with connect(target.dsn, name=name) as platform:
+                yield platform
+
+
+@contextmanager
+def connected(dsn: str) -> "Iterator[psycopg.Connection[Any]]":
+    """A connection of our own, outside of any pool: it fails at once and says why."""
+    import psycopg
+
+    from trunkline.core.db import connect_arguments, translated
+
+    with translated():
+        connection = psycopg.connect(dsn, **connect_arguments(prepare=False, connect_timeout=10))
+    with connection:
+        yield connection
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run asynchronous work to its end."""
+    import asyncio
+
+    return asyncio.run(work)
+
+
+def command(
+    app: typer.Typer, name: str | None = None, *, example: str, reads: bool = False
+) -> Callable[[Function], Function]:
+    """Register a command with an example; with ``reads``, its output has a format."""
+
+    def register(function: Function) -> Function:
+        app.command(name, epilog=f"Example: {example}")(_shared(function, reads=reads))
+        return function
+
+    return register
+
+
+def _shared(function: Callable[..., Any], *, reads: bool) -> Callable[..., Any]:
+    _, *own = inspect.signature(function, eval_str=True).parameters.values()
+    shared = [
+        _parameter("context", typer.Context),
+        _parameter("dsn", Dsn, None),
+        _parameter("instance", Instance, None),
+        _parameter("debug", Debug, default=False),
+        *(_parameter(f"as_{form}", _format_option(form), default=False) for form in _FORMATS),
+    ]
+    if not reads:
+        shared = shared[: -len(_FORMATS)]
+
+    @wraps(function)
+    def wrapper(context: typer.Context, **given: Any) -> None:
+        invocation = _invocation(context.obj or Invocation(), given)
+        function(invocation, **given)
+
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*shared, *own)
+    ]
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return wrapper
+
+
+def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> Any:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
+
+
+def _format_option(form: Format) -> Any:
+    return Annotated[
+        bool, typer.Option(f"--{form}", help=_FORMATS[form], rich_help_panel="Output")
+    ]
+
+
+def _invocation(before: Invocation, given: dict[str, Any]) -> Invocation:
+    """What was said before the command's name, overruled by what was said after it."""
+    forms = [form for form in _FORMATS if given.pop(f"as_{form}", False)]
+    if len(forms) > 1:
+        raise typer.BadParameter(f"choose one of {', '.join(f'--{form}' for form in forms)}.")
+    dsn, instance = given.pop("dsn"), given.pop("instance")
+    if dsn is None and instance is None:
+        dsn, instance = before.dsn, before.instance
+    debug = given.pop("debug") or before.debug
+    return Invocation(dsn, instance, debug, forms[0] if forms else None)
+
+
+@contextmanager
+def _starting(settings: "Settings", invocation: Invocation) -> Iterator[None]:
+    """On a terminal, say that a server is being started: the first time it takes seconds."""
+    from trunkline.core.embedded import Server
+    from trunkline.core.settings import find_dsn
+
+    named = invocation.instance is None and find_dsn(settings, invocation.dsn) is not None
+    if named or not sys.stderr.isatty() or Server(settings.home, settings.instance).running:
+        yield
+        return
+    with output.console(talk=True).status(f'starting the embedded server "{settings.instance}"'):
+        yield

@@ -1,0 +1,129 @@
+"""The command ``trunkline``: the tree of commands, and what becomes of their errors.
+
+Exit codes: 0 done, 1 failed, 2 misused, 3 not found, 4 conflict.
+"""
+
+import io
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from trunkline.cli import db, demo, doctor, log, messages, up
+from trunkline.cli.invocation import Debug, Dsn, Instance, Invocation
+from trunkline.cli.output import say
+from trunkline.version import __version__
+
+_EXIT_CODES = {"TL400": 2, "TL404": 3, "TL409": 4, "TL422": 2, "TL423": 4}
+
+app = typer.Typer(
+    name="trunkline",
+    help="Everything event-driven on one Postgres.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+up.add_to(app)
+doctor.add_to(app)
+demo.add_to(app)
+app.add_typer(db.app, name="db")
+app.add_typer(log.app, name="log")
+messages.add_to(log.app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback(epilog="Example: trunkline up, and in another terminal: trunkline log list")
+def options(
+    context: typer.Context,
+    dsn: Dsn = None,
+    instance: Instance = None,
+    debug: Debug = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    context.obj = Invocation(dsn, instance, debug)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = typer.main.get_command(app).main(
+            args=words, prog_name="trunkline", standalone_mode=False
+        )
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+        return 1
+    except typer.Abort:
+        say("Nothing was done.")
+        return 1
+    except Exception as error:
+        if "--debug" in words and not hasattr(error, "format_message"):
+            raise
+        return _report(error)
+    return code if isinstance(code, int) else 0
+
+
+def run() -> None:
+    """The entry point of the package."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    sys.exit(main())
+
+
+def _report(error: Exception) -> int:
+    from trunkline.core.errors import TrunklineError
+    from trunkline.core.telemetry import redact
+
+    if isinstance(error, TrunklineError):
+        _complain(redact(error.message), redact(_in_our_words(error.hint)))
+        return _EXIT_CODES.get(error.code, 1)
+    if hasattr(error, "format_message"):
+        return _report_misuse(error)
+    _complain(
+        f"{type(error).__name__}: {redact(str(error))}",
+        "This should not happen. Run it again with --debug to see where it comes from.",
+    )
+    return 1
+
+
+def _report_misuse(error: Any) -> int:
+    """Typer's own errors, without a picture frame around them."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return 2  # the help is printed already
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "trunkline"
+    _complain(error.format_message(), f"Try: {path} --help")
+    return int(error.exit_code)
+
+
+def _complain(message: str, hint: str) -> None:
+    say(f"error: {message.strip()}")
+    if hint:
+        say(f" hint: {hint.strip()}")
+
+
+def _in_our_words(hint: str) -> str:
+    """The database names its functions; here they are commands."""
+    hint = re.sub(r"\bconfig_([a-z]+)\(\)", r"trunkline db config \1", hint)
+    return re.sub(r"\blog_([a-z]+)\(\)", r"trunkline log \1", hint)
+
+
+def _forget_stdout() -> None:
+    """Nobody reads any more: let what is still buffered go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

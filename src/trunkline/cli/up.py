@@ -1,0 +1,54 @@
+"""``trunkline up``: everything that runs in the background, in the foreground."""
+
+import signal
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from trunkline.cli.invocation import Invocation, command, run_async
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the tree."""
+    command(app, example="trunkline up --instance shop")(up)
+
+
+def up(
+    invocation: Invocation,
+    install: Annotated[
+        bool,
+        typer.Option("--install", help="Install the schema first; the embedded server gets it."),
+    ] = False,
+) -> None:
+    """Run the background services (and the embedded server) until told to stop."""
+    run_async(_run(invocation, install=install))
+
+
+async def _run(invocation: Invocation, *, install: bool) -> None:
+    import asyncio
+
+    from trunkline.core import migrate, telemetry
+    from trunkline.core.errors import SchemaMismatch
+    from trunkline.core.service import Supervisor
+
+    events, stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def told(_number: int, _frame: FrameType | None) -> None:
+        events.call_soon_threadsafe(stop.set)
+
+    async with invocation.platform(install=install) as platform:
+        telemetry.configure(invocation.settings().log_level)
+        planned = await asyncio.to_thread(migrate.plan, platform.dsn)
+        if planned.version is None:
+            raise SchemaMismatch("the schema is not installed.", hint="Run: trunkline up --install")
+        # Before the DSN is out: whoever reads it may stop us at once.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, told)
+        services = platform.services()
+        names = [service.name for service in services]
+        typer.echo(telemetry.redact(platform.dsn))
+        logger = telemetry.get_logger("trunkline.up")
+        logger.info("running", dsn=platform.dsn, services=names)
+        await Supervisor(services).run(stop)
+        logger.info("stopped")

@@ -1,0 +1,32 @@
+/* Make or change the row of a tube.  NULL keeps what is there; a condition of '' means none. */
+create or replace function trunkline._tube_put(tube text, lanes int, condition text)
+returns trunkline.tube language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  before trunkline.tube;
+  after trunkline.tube;
+begin
+  if tube is null or tube !~ '^[A-Za-z0-9._-]{1,200}$' then
+    perform trunkline._raise('TL422', format('a tube name has 1 to 200 letters, digits, ".", "_" or "-", got %s.', coalesce(quote_literal(left(tube, 80)), 'NULL')));
+  elsif lanes not between 1 and 1024 then
+    perform trunkline._raise('TL422', format('lanes must be between 1 and 1024, got %s.', lanes));
+  end if;
+  insert into trunkline.tube (tube, lanes, condition) values (_tube_put.tube, coalesce(_tube_put.lanes, 1), nullif(_tube_put.condition, ''))
+  on conflict on constraint tube_name do nothing returning * into after;
+  if found then
+    perform trunkline._tube_lanes_begin(after, trunkline.tube_head());
+    return after;
+  end if;
+  select t.* into before from trunkline.tube t where t.tube = _tube_put.tube for no key update;
+  if coalesce(_tube_put.lanes, before.lanes) is distinct from before.lanes
+     or _tube_put.condition is not null and nullif(_tube_put.condition, '') is distinct from before.condition then
+    update trunkline.tube t set lanes = coalesce(_tube_put.lanes, t.lanes),
+           condition = case when _tube_put.condition is null then t.condition else nullif(_tube_put.condition, '') end
+     where t.tube_id = before.tube_id returning * into after;
+    if after.lanes <> before.lanes then
+      perform trunkline._tube_lanes_begin(after, trunkline._tube_lanes_end(before));
+    end if;
+    return after;
+  end if;
+  return before;
+end $$;
+select trunkline._access('_tube_put(text, int, text)', 'writer');

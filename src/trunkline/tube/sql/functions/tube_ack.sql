@@ -1,0 +1,25 @@
+/* Say that everything of a lane up to these positions is done; NULL leaves one as it is.  The epoch is checked as the
+   last statement and holds until commit: TL423 when another process took over or the lanes changed. */
+create or replace function trunkline.tube_ack(tube text, lane int, epoch bigint, live_up_to bigint default null, backfill_up_to bigint default null)
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  present trunkline.tube := trunkline._tube_row(tube);
+  cursor_id bigint;
+  done record;
+begin
+  for done in select * from (values (0, live_up_to), (1, backfill_up_to)) v (priority, up_to) where v.up_to is not null loop
+    if done.up_to > trunkline.tube_head() then
+      perform trunkline._raise('TL422', format('position %s is not numbered yet.', done.up_to));
+    end if;
+    select k.cursor_id into cursor_id from trunkline.cursor_key k where k.resource = trunkline._tube_resource(present, lane, done.priority);
+    if found then
+      perform trunkline._cursor_lock(cursor_id);
+      if done.up_to > (trunkline._cursor_latest(cursor_id)).up_to then
+        perform trunkline._cursor_write(cursor_id, done.up_to);
+      end if;
+    end if;
+  end loop;
+  perform trunkline._owner_check(trunkline._tube_resource(present, lane), epoch);
+end $$;
+comment on function trunkline.tube_ack(text, int, bigint, bigint, bigint) is 'Say that everything of a lane up to these positions is done.';
+select trunkline._access('tube_ack(text, int, bigint, bigint, bigint)', 'reader');

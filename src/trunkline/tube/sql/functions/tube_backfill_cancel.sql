@@ -1,0 +1,15 @@
+/* Give up the backfills of a tube that are under way.  What they emitted is still delivered.  Returns how many. */
+create or replace function trunkline.tube_backfill_cancel(tube text)
+returns int language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  present trunkline.tube := trunkline._tube_row(tube);
+  changed int;
+begin
+  update trunkline.tube_backfill b set status = 'cancelled', finished_at = clock_timestamp()
+    from trunkline.tube_table a
+   where a.attachment = b.attachment and a.tube_id = present.tube_id and b.status in ('running', 'paused', 'finishing');
+  get diagnostics changed = row_count;
+  return changed;
+end $$;
+comment on function trunkline.tube_backfill_cancel(text) is 'Give up the backfills of a tube that are under way.';
+select trunkline._access('tube_backfill_cancel(text)', 'writer');

@@ -1,0 +1,13 @@
+/* Set a key aside that keeps failing; the epoch must be that of its lane.  A key that is parked again keeps its place. */
+create or replace function trunkline.tube_park(tube text, lane int, epoch bigint, attachment int, shard int, key text, attempts int, error text)
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  present trunkline.tube := trunkline._tube_row(tube);
+begin
+  insert into trunkline.tube_parked as p (tube_id, attachment, shard, key, attempts, error)
+  values (present.tube_id, tube_park.attachment, tube_park.shard, tube_park.key, tube_park.attempts, left(tube_park.error, 2000))
+  on conflict on constraint tube_parked_pkey do update set attempts = p.attempts + excluded.attempts, error = excluded.error, parked_at = excluded.parked_at;
+  perform trunkline._owner_check(trunkline._tube_resource(present, lane), epoch);
+end $$;
+comment on function trunkline.tube_park(text, int, bigint, int, int, text, int, text) is 'Set a key aside that keeps failing.';
+select trunkline._access('tube_park(text, int, bigint, int, int, text, int, text)', 'reader');

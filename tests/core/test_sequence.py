@@ -1,0 +1,623 @@
+"""Numbering after commit: every row once, in causal order, whatever its transaction did."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg.conninfo import conninfo_to_dict
+
+from tests.core.demo import Session, numbered, opened, payloads, tick, write, write_many
+from tests.fixtures.asking import ask, column, refused, writing_nothing
+from trunkline.core import migrate
+from trunkline.core.binaries import find_binaries
+from trunkline.testing import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.fixtures.postgres import TwoSessions
+    from trunkline.core.embedded import Server
+
+
+@pytest.fixture
+def demo(dsn: str) -> Iterator[Session]:
+    with opened(dsn) as session:
+        yield session
+
+
+@pytest.fixture
+def other(dsn: str, demo: Session) -> Iterator[Session]:
+    """A second session; closed without commit at the end."""
+    with closing(psycopg.connect(dsn)) as session:
+        yield session
+
+
+# What gets a number
+
+
+def test_rows_get_positions_from_1_in_the_order_they_were_written(demo: Session) -> None:
+    write(demo, "a", "b", "c")
+    assert tick(demo) == 3
+    write(demo, "d")
+    assert tick(demo) == 1
+    assert numbered(demo) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+
+
+def test_a_row_has_no_position_before_its_commit_and_one_after(
+    demo: Session, other: Session
+) -> None:
+    write(other, "late")
+    assert tick(demo) == 0
+    other.commit()
+    assert tick(demo) == 1
+    assert tick(demo) == 0
+
+
+def test_an_open_transaction_delays_its_own_rows_and_nobody_elses(
+    demo: Session, other: Session
+) -> None:
+    write(demo, "first")
+    write(other, "slow")
+    for number in range(20):
+        write(demo, str(number))
+        assert tick(demo) == (2 if number == 0 else 1)
+    write(other, "slower")
+    other.commit()
+    assert tick(demo) == 2
+    fast = [str(number) for number in range(20)]
+    assert payloads(demo) == ["first", *fast, "slow", "slower"]
+
+
+def test_what_began_after_a_commit_comes_after_it(demo: Session, other: Session) -> None:
+    write(other, "late")
+    write(demo, "cause")
+    write(demo, "effect")
+    other.commit()
+    write(demo, "last")
+    tick(demo)
+    assert payloads(demo) == ["late", "cause", "effect", "last"]
+
+
+def test_rollbacks_and_savepoints_number_what_was_committed(demo: Session, other: Session) -> None:
+    write(other, "kept")
+    other.execute("savepoint one")
+    write(other, "undone")
+    other.execute("rollback to savepoint one")
+    other.execute("savepoint two")
+    write(other, "in a savepoint")
+    other.execute("savepoint three")
+    write(other, "in a savepoint in a savepoint")
+    other.execute("release savepoint two")
+    assert tick(demo) == 0
+    other.commit()
+    write(other, "rolled back")
+    other.rollback()
+    assert tick(demo) == 3
+    assert payloads(demo) == ["kept", "in a savepoint", "in a savepoint in a savepoint"]
+
+
+def test_many_subtransactions_are_one_transaction(demo: Session, other: Session) -> None:
+    for number in range(150):  # more than a snapshot lists
+        other.execute("savepoint s")
+        write(other, str(number))
+        if number == 75:
+            write(demo, "meanwhile")
+            assert tick(demo) == 1
+    other.commit()
+    tick(demo)
+    assert payloads(demo) == ["meanwhile", *[str(number) for number in range(150)]]
+
+
+def test_a_prepared_transaction_is_numbered_when_it_is_committed(demo: Session) -> None:
+    for gid in ("kept", "dropped"):
+        demo.execute("begin")
+        write(demo, gid)
+        demo.execute(f"prepare transaction '{gid}'")
+    write(demo, "plain")
+    assert tick(demo) == 1
+    demo.execute("commit prepared 'kept'")
+    demo.execute("rollback prepared 'dropped'")
+    assert tick(demo) == 1
+    assert payloads(demo) == ["plain", "kept"]
+
+
+def test_what_a_ticking_transaction_writes_itself_is_not_taken_for_seen(
+    demo: Session, other: Session
+) -> None:
+    write(other, "before the tick")
+    write(demo, "of another")  # commits with a higher xid: the next snapshot reaches beyond ours
+    assert tick(other) == 1
+    write(other, "after the tick")
+    other.commit()
+    assert tick(demo) == 2
+    assert payloads(demo) == ["of another", "before the tick", "after the tick"]
+
+
+def test_a_tick_that_is_rolled_back_has_not_been(demo: Session, other: Session) -> None:
+    write(demo, "a")
+    assert tick(other) == 1
+    other.rollback()
+    assert tick(demo) == 1
+    assert payloads(demo) == ["a"]
+
+
+def test_one_of_two_tickers_works_and_the_other_does_not_wait(demo: Session, other: Session) -> None:
+    write(demo, "a")
+    assert tick(other) == 1
+    write(demo, "b")
+    demo.execute("set lock_timeout = '1ms'")
+    assert tick(demo) == 0
+    other.commit()
+    assert tick(demo) == 1
+    assert payloads(demo) == ["a", "b"]
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_a_tick_refuses_a_snapshot_that_it_cannot_renew(
+    demo: Session, other: Session, level: str
+) -> None:
+    other.execute(f"set transaction isolation level {level}")
+    with refused("TL400"):
+        tick(other)
+
+
+def test_an_unknown_sequence_is_named(demo: Session) -> None:
+    with refused("TL404") as caught:
+        demo.execute("select trunkline._tick_take('nothing')")
+    assert "nothing" in str(caught.value)
+
+
+def test_long_lists_are_cut_into_chunks_without_a_gap(demo: Session) -> None:
+    write_many(demo, 25)
+    assert tick(demo, chunk=10) == 25
+    write_many(demo, 20)
+    assert tick(demo, chunk=10) == 20
+    sizes = demo.execute("select tick, first_position, n from trunkline.tick order by 1").fetchall()
+    assert sizes == [(1, 1, 10), (2, 11, 10), (3, 21, 5), (4, 26, 10), (5, 36, 10)]
+    assert len(payloads(demo)) == 45
+
+
+@pytest.mark.parametrize(
+    ("start", "most", "first", "last"),
+    [(1, 1, 1, 1), (1, 10, 1, 10), (9, 4, 9, 12), (25, 100, 25, 25), (-5, 7, 1, 7), (26, 5, 0, 0)],
+)
+def test_rows_are_read_from_any_position(
+    demo: Session, start: int, most: int, first: int, last: int
+) -> None:
+    write_many(demo, 25)
+    tick(demo, chunk=10)
+    wanted = [(number, str(number)) for number in range(first, last + 1) if number]
+    assert numbered(demo, start, most) == wanted
+
+
+def test_ticks_carry_a_tag_of_each_row_when_asked(demo: Session) -> None:
+    demo.execute("update trunkline.sequence set tag = 'length(r.payload)'")
+    write(demo, "a", "abc", "ab")
+    tick(demo, chunk=2)
+    assert column(demo, "select tags from trunkline.tick order by tick") == [[1, 3], [2]]
+
+
+def test_an_idle_tick_writes_nothing(demo: Session, other: Session) -> None:
+    write(demo, "a")
+    write(other, "open")
+    tick(demo)
+    with writing_nothing(demo):
+        assert tick(demo) == 0
+
+    def adds_no_wal() -> None:  # the server itself may write some now and then
+        before = ask(demo, "select pg_current_wal_insert_lsn()")
+        assert tick(demo) == 0
+        assert ask(demo, "select pg_current_wal_insert_lsn() - %s", [before]) == 0
+
+    wait_until(adds_no_wal)
+
+
+# Many at once
+
+
+class Storm:
+    """Writers that do everything a transaction can do, seeded; remembers what was committed."""
+
+    def __init__(self, dsn: str, seed: int):
+        self.dsn = dsn
+        self.seed = seed
+        self.committed: list[list[str]] = []
+        self.done = threading.Event()
+
+    def write(self, writer: int) -> None:
+        chance = random.Random(self.seed * 100 + writer)
+        kept: list[str] = []
+        with closing(psycopg.connect(self.dsn, autocommit=True)) as session:
+            for number in range(25):
+                kept += self._transaction(session, chance, f"{writer}.{number}")
+        self.committed.append(kept)
+
+    def _transaction(self, session: Session, chance: random.Random, name: str) -> list[str]:
+        rows: list[str] = []
+        session.execute("begin")
+        for part in range(chance.randint(1, 4)):
+            payload = f"{name}.{part}"
+            session.execute("savepoint s")
+            write(session, payload)
+            if chance.random() < 0.2:
+                session.execute("rollback to savepoint s")
+            else:
+                rows.append(payload)
+            if chance.random() < 0.3:
+                session.execute("select pg_sleep(%s)", [chance.random() * 0.02])
+        ending = chance.random()
+        if ending < 0.2:
+            session.execute("rollback")
+            return []
+        if ending < 0.4:
+            session.execute(f"prepare transaction '{name}'")
+            session.execute("select pg_sleep(%s)", [chance.random() * 0.02])
+            drop = chance.random() < 0.3
+            session.execute(f"{'rollback' if drop else 'commit'} prepared '{name}'")
+            return [] if drop else rows
+        session.execute("commit")
+        return rows
+
+    def tick(self) -> None:
+        with closing(psycopg.connect(self.dsn, autocommit=True)) as session:
+            while not self.done.is_set():
+                tick(session, chunk=7)
+
+    def rotate(self) -> None:
+        with closing(psycopg.connect(self.dsn, autocommit=True)) as session:
+            while not self.done.is_set():
+                session.execute("call trunkline.maintain()")
+
+    def run(self, writers: int, tickers: int, rotators: int = 0) -> None:
+        with ThreadPoolExecutor(writers + tickers + rotators) as threads:
+            others = [threads.submit(self.tick) for _ in range(tickers)]
+            others += [threads.submit(self.rotate) for _ in range(rotators)]
+            try:
+                list(threads.map(self.write, range(writers)))
+            finally:
+                self.done.set()
+            for job in others:
+                job.result()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_eight_writers_and_two_tickers_number_every_committed_row_once(
+    dsn: str, demo: Session, seed: int
+) -> None:
+    storm = Storm(dsn, seed)
+    storm.run(writers=8, tickers=2)
+    tick(demo)
+    found = payloads(demo)
+    assert sorted(found) == sorted(name for kept in storm.committed for name in kept)
+    for kept in storm.committed:  # a writer's transactions follow each other: causal order
+        mine = set(kept)
+        assert [name for name in found if name in mine] == kept
+
+
+def test_nothing_is_lost_or_doubled_while_rings_rotate_all_the_time(
+    dsn: str, demo: Session
+) -> None:
+    for ring in ("demo", "tick"):
+        demo.execute(f"select trunkline.config_set('ring.{ring}.rotate_every', '1 millisecond')")
+    demo.execute("insert into trunkline.demo_reader values (1)")
+    demo.execute("select trunkline.config_set('ring.demo.slots', '3')")
+    storm = Storm(dsn, 3)
+    reads: list[str] = []
+
+    def read() -> None:
+        with closing(psycopg.connect(dsn, autocommit=True)) as session:
+            while not storm.done.is_set():
+                follow(session, reads)
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    storm.run(writers=4, tickers=1, rotators=1)
+    reading.join()
+    tick(demo)
+    follow(demo, reads)
+    assert sorted(reads) == sorted(name for kept in storm.committed for name in kept)
+    assert ask(demo, "select max(rotated_at) - min(at) from trunkline.ring, trunkline.tick")
+
+
+def follow(session: Session, seen: list[str]) -> None:
+    """Read what is new, by position, and say that it is no longer needed."""
+    rows = numbered(session, len(seen) + 1)
+    assert [position for position, _ in rows] == list(
+        range(len(seen) + 1, len(seen) + 1 + len(rows))
+    )
+    seen += [payload for _, payload in rows]
+    session.execute("update trunkline.demo_reader set needed = %s", [len(seen) + 1])
+
+
+ACTIONS = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(["write", "undo", "commit", "rollback", "tick"])),
+    max_size=30,
+)
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(actions=ACTIONS)
+def test_any_interleaving_of_transactions_is_numbered_exactly(
+    dsn: str, demo: Session, actions: list[tuple[int, str]]
+) -> None:
+    """Three sessions in any order: committed rows once, each in the first tick after its commit."""
+    start = 1 + (ask(demo, "select max(first_position + n - 1) from trunkline.tick") or 0)
+    expected: list[set[str]] = []  # what each tick has to find
+    fresh: set[str] = set()
+    sessions = [psycopg.connect(dsn, prepare_threshold=None) for _ in range(3)]
+    try:
+        held: list[list[str]] = [[], [], []]
+        for number, (who, action) in enumerate([*actions, (0, "commit"), (0, "tick")]):
+            session, rows = sessions[who], held[who]
+            if action == "write":
+                write(session, f"{number}")
+                rows.append(f"{number}")
+            elif action == "undo":
+                session.execute("savepoint s")
+                write(session, "undone")
+                session.execute("rollback to savepoint s")
+            elif action == "tick":
+                assert tick(demo) == len(fresh)
+                if fresh:
+                    expected.append(fresh)
+                fresh = set()
+            else:
+                session.execute(action)
+                fresh = fresh | set(rows) if action == "commit" else fresh
+                rows.clear()
+    finally:
+        for session in sessions:
+            session.close()
+    rows = [payload for _, payload in numbered(demo, start)]
+    for batch in expected:
+        part, rows = rows[: len(batch)], rows[len(batch) :]
+        assert part == sorted(batch, key=int)
+    assert rows == []
+
+
+# Crashes and restores
+
+
+def new_database(server: Server, name: str = "app") -> str:
+    with psycopg.connect(server.dsn("postgres"), autocommit=True) as session:
+        session.execute(f"create database {name}")
+    return server.dsn(name)
+
+
+@pytest.mark.crash
+def test_a_crash_loses_and_doubles_nothing_that_was_committed(
+    own_server: Callable[..., Server],
+) -> None:
+    server = own_server()
+    dsn = new_database(server)
+    migrate.install(dsn)
+    with opened(dsn) as session:
+        write(session, "numbered")
+        session.execute("begin")
+        write(session, "prepared")
+        session.execute("prepare transaction 'p'")
+        tick(session)
+        write(session, "committed")
+        with psycopg.connect(dsn) as open_one, suppress(psycopg.OperationalError):
+            write(open_one, "open")
+            server.kill()
+    server.start()
+    with psycopg.connect(dsn, autocommit=True) as session:
+        assert tick(session) == 1
+        session.execute("commit prepared 'p'")
+        write(session, "after")
+        assert tick(session) == 2
+        assert payloads(session) == ["numbered", "committed", "prepared", "after"]
+
+
+class Copier:
+    """pg_dump | psql."""
+
+    def __init__(self, bin_dir: Path | None):
+        self._bin = find_binaries(bin_dir).directory
+
+    def dump(self, dsn: str) -> bytes:
+        return self._run("pg_dump", dsn)
+
+    def restore(self, dsn: str, dump: bytes) -> None:
+        self._run("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", dsn, stdin=dump)
+
+    def _run(self, program: str, *words: str, stdin: bytes | None = None) -> bytes:
+        done = subprocess.run(
+            [self._bin / program, *words], input=stdin, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+
+def burn_xids(session: Session, most: int = 3000) -> None:
+    """Push the xids of a server ahead of those of a new one."""
+    session.execute(
+        "do $$ begin for i in 1 .. %s loop perform pg_current_xact_id(); commit; end loop; end $$"
+        % most
+    )
+
+
+def test_a_restore_into_a_server_with_lower_xids_loses_and_doubles_nothing(
+    own_server: Callable[..., Server], bin_dir: Path | None
+) -> None:
+    high, low = own_server(fsync="off"), own_server(fsync="off")
+    copier = Copier(bin_dir)
+    source = new_database(high)
+    migrate.install(source)
+    with opened(source) as session, closing(psycopg.connect(source)) as open_one:
+        burn_xids(session)
+        write(session, "numbered")
+        write(open_one, "open at the tick, committed before the dump")
+        session.execute("begin")
+        write(session, "prepared")
+        session.execute("prepare transaction 'p'")
+        tick(session)
+        write(session, "not numbered")
+        open_one.commit()
+        write(open_one, "open at the dump")
+        first_dump = copier.dump(source)
+        session.execute("rollback prepared 'p'")
+        burnt = ask(session, "select pg_current_xact_id()::text::bigint")
+
+    # into the other server, before anything there was numbered
+    copy = new_database(low)
+    copier.restore(copy, first_dump)
+    with psycopg.connect(copy, autocommit=True) as session:
+        assert ask(session, "select pg_current_xact_id()::text::bigint") < burnt - 1000
+        write(session, "written in the copy")
+        with psycopg.connect(copy) as open_one:
+            write(open_one, "open at the second dump")
+            second_dump = copier.dump(copy)
+            assert tick(session) == 3
+        assert tick(session) == 1
+        assert tick(session) == 0
+        story = [
+            "numbered",
+            "open at the tick, committed before the dump",
+            "not numbered",
+            "written in the copy",
+        ]
+        assert payloads(session) == [*story, "open at the second dump"]
+        rotate_everything_away(session)
+        write(session, "goes on")
+        assert tick(session) == 1
+
+    # the second dump back into the first server: its xids are the higher ones again
+    back = new_database(high, "back")
+    copier.restore(back, second_dump)
+    with psycopg.connect(back, autocommit=True) as session:
+        write(session, "back home")
+        assert tick(session) == 4
+        assert tick(session) == 0
+        assert payloads(session) == [*story, "back home"]
+        write(session, "goes on")
+        third_dump = copier.dump(back)
+        assert tick(session) == 1
+
+    # and within one server, beside the original
+    twin = new_database(high, "twin")
+    copier.restore(twin, third_dump)
+    with psycopg.connect(twin, autocommit=True) as session:
+        write(session, "in the twin")
+        assert tick(session) == 2
+        assert payloads(session) == [*story, "back home", "goes on", "in the twin"]
+
+
+def rotate_everything_away(session: Session) -> None:
+    """All rows are numbered and nobody needs them: both rings may be emptied."""
+    for ring in ("demo", "tick"):
+        session.execute(f"select trunkline.config_set('ring.{ring}.rotate_every', '1 millisecond')")
+    for _ in range(3):
+        session.execute("call trunkline.maintain()")
+    assert ask(session, "select count(*) from trunkline.demo") == 0
+
+
+def test_every_life_of_the_schema_has_its_own_number(
+    own_server: Callable[..., Server], bin_dir: Path | None
+) -> None:
+    server, copier = own_server(fsync="off"), Copier(bin_dir)
+    dsn = new_database(server)
+    migrate.install(dsn)
+    with psycopg.connect(dsn, autocommit=True) as session:
+        first = ask(session, "select trunkline.incarnation()")
+        assert ask(session, "select trunkline.incarnation()") == first
+        dump = copier.dump(dsn)
+        session.execute("drop schema trunkline cascade")
+        copier.restore(dsn, dump)  # into the same database: a restore all the same
+        session.execute("discard all")
+        second = ask(session, "select trunkline.incarnation()")
+        spaces = column(session, "select xid_space from trunkline.incarnation")
+    twins = []
+    for name in ("one", "two"):
+        twin = new_database(server, name)
+        copier.restore(twin, dump)
+        with psycopg.connect(twin, autocommit=True) as session:
+            twins.append(ask(session, "select trunkline.incarnation()"))
+    assert first == 1
+    assert spaces == [1, 1]
+    assert len({first, second, *twins}) == 4
+    assert min(second, *twins) > first
+
+
+def test_writers_do_not_wait_for_a_long_first_writer_after_a_failover(
+    demo: Session, other: Session, dsn: str
+) -> None:
+    ask(demo, "select trunkline.incarnation()")
+    demo.execute("update trunkline.incarnation set timeline = timeline - 1")
+    write(other, "long")
+    demo.execute("set lock_timeout = '1ms'")
+    write(demo, "short")
+    assert tick(demo) == 1
+
+
+def test_two_who_meet_a_new_life_first_agree_on_its_number(two_sessions: TwoSessions) -> None:
+    a, b = two_sessions.a, two_sessions.b
+    first = ask(a, "select trunkline.incarnation()")
+    asking = two_sessions.later(b, "select trunkline.incarnation()")
+    two_sessions.blocked_by(a, b)
+    a.commit()
+    assert asking.result(10).fetchone() == (first,)
+
+
+# Cost
+
+
+def test_a_pinned_horizon_changes_nothing_for_a_million_rows(dsn: str, demo: Session) -> None:
+    """A snapshot is held open; the cost of a tick is counted in pages, not in time."""
+    rounds, batch = 200, 5000
+    for ring in ("demo", "tick"):
+        demo.execute(f"select trunkline.config_set('ring.{ring}.rotate_every', '300 milliseconds')")
+    costs: list[int] = []
+    with psycopg.connect(dsn) as pin:
+        pin.execute("set transaction isolation level repeatable read")
+        pin.execute("select 1")
+        for _ in range(rounds):
+            write_many(demo, batch)
+            costs.append(pages(demo, "select trunkline._tick_take('demo')"))
+            demo.execute("call trunkline.maintain()")
+        last = ask(demo, "select max(first_position + n - 1) from trunkline.tick")
+        assert last == rounds * batch
+        assert dead_rows(demo) == {}
+        rotations = ask(demo, "select count(*) from trunkline.ring where rotated_at > %s", ["today"])
+    fifth = rounds // 5
+    early, late = statistics.median(costs[:fifth]), statistics.median(costs[-fifth:])
+    assert late <= early * 1.5, (early, late)
+    assert rotations == 2
+
+
+def pages(session: Session, query: str) -> int:
+    """How many pages a query touches."""
+    plan = ask(session, f"explain (analyze, buffers, timing off, format json) {query}")
+    top = (plan if isinstance(plan, list) else json.loads(plan))[0]["Plan"]
+    return sum(top[f"Shared {kind} Blocks"] for kind in ("Hit", "Read"))
+
+
+def dead_rows(session: Session) -> dict[str, int]:
+    """Dead, updated or deleted rows in the hot tables, by table."""
+    session.execute("select pg_stat_force_next_flush()")
+    session.execute("select pg_stat_clear_snapshot()")
+    rows: list[Any] = session.execute(
+        "select relname, n_dead_tup + n_tup_upd + n_tup_del from pg_stat_user_tables"
+        " where schemaname = 'trunkline' and relname ~ '^(demo|tick|cursor)_[0-9]+$'"
+    ).fetchall()
+    assert rows
+    return {name: count for name, count in rows if count}
