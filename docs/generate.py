@@ -18,8 +18,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 import trunkline
-from trunkline.core import errors
+from trunkline.cli import main
+from trunkline.core import errors, migrate
 from trunkline.log import client, consumer, models, producer
 
 if TYPE_CHECKING:
@@ -127,8 +130,11 @@ class Routine:
 
 @cache
 def routines() -> dict[str, Routine]:
-    paths = SOURCES.glob("*/sql/functions/*.sql")
-    return {path.stem: Routine(path.stem, path.read_text("utf-8")) for path in sorted(paths)}
+    return {
+        path.stem: Routine(path.stem, path.read_text("utf-8"))
+        for capability in migrate.CAPABILITIES
+        for path in sorted((SOURCES / capability / "sql" / "functions").glob("*.sql"))
+    }
 
 
 def refusals(name: str) -> list[str]:
@@ -146,14 +152,19 @@ def full_name(capability: str, short: str) -> str:
 
 
 def unsorted_functions() -> set[str]:
-    """Public functions that stand under no theme."""
+    """Public functions of a documented capability that stand under no theme."""
     placed = {
         full_name(capability, short)
         for capability, themes in THEMES.items()
         for names in themes.values()
         for short in names.split()
     }
-    return {name for name in routines() if not name.startswith("_")} - placed
+    public = {
+        path.stem
+        for capability in THEMES
+        for path in (SOURCES / capability / "sql" / "functions").glob("[!_]*.sql")
+    }
+    return public - placed
 
 
 def sql_part(capability: str) -> Iterator[str]:
@@ -241,13 +252,58 @@ def errors_part(_: str) -> Iterator[str]:
                 yield f"| {code} | `trunkline.{kind.__name__}` | {_cell(_doc(kind))} |"
 
 
-def settings_part(_: str) -> Iterator[str]:
+def settings_part(capability: str) -> Iterator[str]:
     yield "| setting | default | type | what it is for |"
     yield "|---|---|---|---|"
     with trunkline.connect_sync() as tl, tl.transaction() as connection:
         rows = connection.execute("select * from trunkline.config_list()").fetchall()
+    tables = (SOURCES / capability / "sql").glob("*.sql")
+    written = "".join(path.read_text("utf-8") for path in tables)
     for name, _value, default, kind, description in rows:
-        yield f"| `{name}` | {default} | {kind} | {_cell(description)} |"
+        ring = re.match(r"ring\.(\w+)\.", name)
+        origin = f"_create('{ring[1]}'" if ring else f"('{name}'"
+        if origin in written:
+            yield f"| `{name}` | {default} | {kind} | {_cell(description)} |"
+
+
+def cli_part(capability: str) -> Iterator[str]:
+    commands: dict[str, Any] = typer.main.get_command(main.app).commands  # type: ignore[attr-defined]
+    if capability == "core":
+        yield "Every command has these options; the formats, where something is read:\n"
+        yield from _options(commands["doctor"], shared=True)
+        for name, command in commands.items():
+            if name not in THEMES:
+                yield from _commands(f"trunkline {name}", command)
+    else:
+        yield from _commands(f"trunkline {capability}", commands[capability])
+
+
+def _commands(name: str, command: Any) -> Iterator[str]:
+    if hasattr(command, "commands"):
+        for child_name, child in command.commands.items():
+            yield from _commands(f"{name} {child_name}", child)
+        return
+    arguments = [
+        param.metavar or param.name.upper()
+        for param in command.params
+        if param.param_type_name == "argument"
+    ]
+    yield f"\n#### {name}\n\n{_doc_text(command.help or '')}\n"
+    yield f"```\n{' '.join([name, *arguments])} [OPTIONS]"
+    yield f"\n{command.epilog.removeprefix('Example: ')}\n```\n"
+    yield from _options(command, shared=False)
+
+
+def _options(command: Any, *, shared: bool) -> Iterator[str]:
+    for param in command.params:
+        is_shared = getattr(param, "rich_help_panel", None) in {"Connection", "Output"}
+        if param.param_type_name != "option" or is_shared != shared or "--help" in param.opts:
+            continue
+        words = ", ".join(f"`{each}`" for each in (*param.opts, *param.secondary_opts))
+        metavar = "" if param.is_flag else f" {param.metavar or param.type.name.upper()}"
+        stated = param.default not in (None, False) and not callable(param.default)
+        default = f" Default: {param.default}." if stated else ""
+        yield f"- {words}{metavar}: {param.help}{default}"
 
 
 PARTS: dict[str, Callable[[str], Iterator[str]]] = {
@@ -255,6 +311,7 @@ PARTS: dict[str, Callable[[str], Iterator[str]]] = {
     "python": python_part,
     "errors": errors_part,
     "settings": settings_part,
+    "cli": cli_part,
 }
 
 
@@ -281,7 +338,10 @@ def _anchor(code: str) -> str:
 
 
 def _doc(thing: Any) -> str:
-    text = inspect.getdoc(thing) or ""
+    return _doc_text(inspect.getdoc(thing) or "")
+
+
+def _doc_text(text: str) -> str:
     text = re.sub(r"``([^`]+)``", r"`\1`", text)
     return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
 
@@ -295,7 +355,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def main() -> None:
+def write() -> None:
     for page in sorted(PAGES.glob("*.md")):
         text = render(page)
         if text != page.read_text("utf-8"):
@@ -304,4 +364,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    write()

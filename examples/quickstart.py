@@ -1,20 +1,13 @@
-"""The first example of the README: append, consume in a group, read again."""
-
-import asyncio
+"""The first example of the README: append, and consume in a group."""
 
 import trunkline
 
-
-async def main() -> None:
-    async with trunkline.connect() as tl:  # no DSN: a bundled Postgres is started
-        await tl.log.create("orders", partitions=4)
-        await tl.log.append("orders", ["paid 10", "paid 20"], keys=["alice", "bob"])
-
-        async with tl.log.consume("orders", "billing") as consumer:
-            while batch := await consumer.poll(timeout=0.5):
-                for message in batch.messages:
-                    print(message.partition, message.offset, message.key, message.value)
-                await batch.commit()
-
-
-asyncio.run(main())
+with trunkline.connect_sync() as tl:  # no DSN: a bundled Postgres is started
+    tl.log.create("orders", partitions=4)
+    tl.log.append("orders", ["paid 10", "paid 20"], keys=["alice", "bob"])
+    with tl.log.consume("orders", "billing") as consumer:
+        while batch := consumer.poll(timeout=0.5):
+            for message in batch.messages:
+                print(message.partition, message.offset, message.key, message.value)
+            batch.commit()
+    print("behind by", sum(group.lag for group in tl.log.lag("orders")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from trunkline.core import migrate
@@ -15,6 +15,7 @@ from trunkline.core.maintain import Maintainer
 from trunkline.core.portal import Portal
 from trunkline.core.settings import Settings
 from trunkline.log.client import Log, SyncLog
+from trunkline.tube.client import SyncTubes, Tubes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator
@@ -39,6 +40,7 @@ class Platform:
         self._listener = Listener(self.db.connect)
         self._notifier = Notifier(self.db.connect)
         self.log = Log(self.db, lease=self._lease, listener=self._listener, notifier=self._notifier)
+        self.tube = Tubes(self.db, lease=self._lease, listener=self._listener)
 
     @property
     def dsn(self) -> str:
@@ -47,7 +49,7 @@ class Platform:
 
     def services(self) -> list[Service]:
         """The background work that ``trunkline up`` runs."""
-        return [Maintainer(self.db)]
+        return [Maintainer(self.db), *self.tube.services()]
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
@@ -57,12 +59,13 @@ class Platform:
 
     async def close(self) -> None:
         """Finish what is under way and let go of everything. Safe to call twice."""
-        await self.log.close()
-        await self._lease.close()
-        await self._listener.close()
-        await self._notifier.close()
-        await self.db.close()
-        await asyncio.to_thread(self._target.close)
+        async with AsyncExitStack() as last:  # whatever fails, the rest is closed too
+            last.push_async_callback(asyncio.to_thread, self._target.close)
+            last.push_async_callback(self.db.close)
+            last.push_async_callback(self._notifier.close)
+            last.push_async_callback(self._listener.close)
+            last.push_async_callback(self._lease.close)
+            await self.log.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,12 +80,14 @@ class SyncPlatform:
     def __init__(self, target: Target, settings: Settings, *, name: str | None = None):
         self.db = Db(target.dsn, prepare=settings.prepare, connect_timeout=settings.connect_timeout)
         self._portal = Portal()
+        self._closed = False
 
         async def make() -> Platform:
             return Platform(target, settings, name=name)
 
         self._platform = self._portal.call(make())
         self.log = SyncLog(self.db, self._portal, self._platform.log)
+        self.tube = SyncTubes(self.db)
 
     @property
     def dsn(self) -> str:
@@ -96,10 +101,15 @@ class SyncPlatform:
             yield connection
 
     def close(self) -> None:
-        """Finish what is under way and let go of everything."""
-        self.db.close()
-        self._portal.call(self._platform.close())
-        self._portal.close()
+        """Finish what is under way and let go of everything. Safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._portal.call(self._platform.close())
+        finally:
+            self._portal.close()
+            self.db.close()
 
     def __enter__(self) -> Self:
         return self

@@ -56,15 +56,16 @@ def blocks(page: Path) -> list[Block]:
     """The blocks that are run."""
     found: list[Block] = []
     text = page.read_text("utf-8")
+    end = 0
     for fence in _FENCE.finditer(text):
-        block = Block(
-            fence["language"], fence["text"], text.count("\n", 0, fence.start()) + 1, fence["file"]
-        )
-        if block.language == "text":
-            if found and not fence["before"]:
-                found[-1] = replace(found[-1], expected=block.text)
-        elif block.language in {"python", "sql", "sh"} and not fence["before"]:
+        line = text.count("\n", 0, fence.start()) + 1
+        block = Block(fence["language"], fence["text"], line, fence["file"])
+        if block.language == "text" and end and not text[end : fence.start()].strip():
+            found[-1] = replace(found[-1], expected=block.text)
+        runs = block.language in {"python", "sql", "sh"} and not fence["before"]
+        if runs:
             found.append(block)
+        end = fence.end() if runs else 0
     return found
 
 
@@ -136,9 +137,7 @@ class Page:
 
 def matches(expected: str, printed: str) -> bool:
     """Whether a page tells the truth about what is printed."""
-    return doctest.OutputChecker().check_output(
-        _plain(expected), _plain(printed), doctest.ELLIPSIS
-    )
+    return doctest.OutputChecker().check_output(_plain(expected), _plain(printed), doctest.ELLIPSIS)
 
 
 def _plain(text: str) -> str:

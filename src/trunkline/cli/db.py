@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trunkline.cli.invocation import Invocation, command, connected
+from trunkline.cli.invocation import Invocation, command, connected, flag
 from trunkline.cli.output import Format, say
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ app = typer.Typer(help="The schema in the database, and its settings.", no_args_
 config = typer.Typer(help="Settings of this installation.", no_args_is_help=True)
 app.add_typer(config, name="config")
 
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Yes = Annotated[bool, flag("--yes", help="Do not ask.")]
 Setting = Annotated[str, typer.Argument(metavar="NAME", help="A setting, such as lease.ttl.")]
 
 
@@ -34,10 +34,10 @@ def install(invocation: Invocation) -> None:
 def upgrade(
     invocation: Invocation,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Change nothing, tell what would be done.")
+        bool, flag("--dry-run", help="Change nothing, tell what would be done.")
     ] = False,
     show_sql: Annotated[
-        bool, typer.Option("--show-sql", help="Print the SQL instead of the list of files.")
+        bool, flag("--show-sql", help="Print the SQL instead of the list of files.")
     ] = False,
 ) -> None:
     """Bring an older schema to this version."""
@@ -101,7 +101,7 @@ def uninstall(invocation: Invocation, yes: Yes = False) -> None:
 def config_get(
     invocation: Invocation,
     name: Setting,
-    raw: Annotated[bool, typer.Option("--raw", help="Print the value alone.")] = False,
+    raw: Annotated[bool, flag("--raw", help="Print the value alone.")] = False,
 ) -> None:
     """Print one setting."""
     with invocation.session() as session:

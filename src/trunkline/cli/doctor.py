@@ -1,6 +1,5 @@
 """``trunkline doctor``: what is stuck, who blocks it, and what to do."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,6 +8,8 @@ from trunkline.cli.invocation import Invocation, command
 from trunkline.cli.output import Format, console, new_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import psycopg
 
     from trunkline.core.doctor import Finding
@@ -35,10 +36,13 @@ def doctor(
     from functools import partial
 
     from trunkline.cli import inputs
+    from trunkline.core import migrate
     from trunkline.core.doctor import State, examine
 
     age = inputs.duration(older_than, option="--older-than")
     with invocation.target() as target:
+        if target.server is not None:
+            migrate.install(target.dsn)
         findings = examine(
             target.dsn,
             older_than=age,

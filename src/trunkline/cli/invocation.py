@@ -1,8 +1,8 @@
 """`Invocation`: what every command is given, and `command`, which registers one.
 
 Commands are functions that take an `Invocation` first; `command` adds to each the options that all
-share (``--dsn``, ``--instance``, ``--debug``, and the formats where something is read), so that they
-may stand before or after the command's name. Whatever is slow to import is imported inside.
+share (``--dsn``, ``--instance``, ``--debug``, and the formats where something is read). They may
+stand before or after the command's name. Whatever is slow to import is imported inside.
 """
 
 import inspect
@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+
+def flag(*names: str, help: str, panel: str | None = None) -> Any:  # noqa: A002 - as in Typer
+    """An option that is there or not."""
+    return typer.Option(*names, help=help, rich_help_panel=panel, metavar="")
+
+
 DSN_HELP = "The database; else TRUNKLINE_DSN, DATABASE_URL, PG*, .env; else the embedded server."
 
 Dsn = Annotated[
@@ -39,10 +45,7 @@ Instance = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="An embedded server by name.", rich_help_panel="Connection"),
 ]
-Debug = Annotated[
-    bool,
-    typer.Option("--debug", help="Show tracebacks of errors.", rich_help_panel="Connection"),
-]
+Debug = Annotated[bool, flag("--debug", help="Show tracebacks of errors.", panel="Connection")]
 _FORMATS = {
     Format.JSON: "One JSON array (the default on a pipe).",
     Format.NL: "One JSON object per line.",
@@ -163,12 +166,18 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 
 
 def command(
-    app: typer.Typer, name: str | None = None, *, example: str, reads: bool = False
+    app: typer.Typer,
+    name: str | None = None,
+    *,
+    example: str,
+    reads: bool = False,
+    panel: str | None = None,
 ) -> Callable[[Function], Function]:
     """Register a command with an example; with ``reads``, its output has a format."""
 
     def register(function: Function) -> Function:
-        app.command(name, epilog=f"Example: {example}")(_shared(function, reads=reads))
+        add = app.command(name, epilog=f"Example: {example}", rich_help_panel=panel)
+        add(_shared(function, reads=reads))
         return function
 
     return register
@@ -206,9 +215,7 @@ def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empt
 
 
 def _format_option(form: Format) -> Any:
-    return Annotated[
-        bool, typer.Option(f"--{form}", help=_FORMATS[form], rich_help_panel="Output")
-    ]
+    return Annotated[bool, flag(f"--{form}", help=_FORMATS[form], panel="Output")]
 
 
 def _invocation(before: Invocation, given: dict[str, Any]) -> Invocation:

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 import typer
 
 from trunkline.cli import output
-from trunkline.cli.invocation import Invocation, Session, command
+from trunkline.cli.invocation import Invocation, Session, command, flag
 from trunkline.cli.output import Format, say
 
 app = typer.Typer(help="Topics of messages, and groups that consume them.", no_args_is_help=True)
 
-Topic = Annotated[str, typer.Argument(help="The topic.")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 SomeTopic = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only this topic.")]
 Group = Annotated[str, typer.Option("--group", "-g", metavar="NAME", help="The group.")]
 SomeGroup = Annotated[
@@ -35,22 +35,27 @@ Codec = Annotated[
 _SETTINGS = ("topic", "partitions", "retention", "retention_bytes", "compact", "codec")
 
 
-@command(app, example="trunkline log create orders --partitions 4 --retention 7d", reads=True)
+@command(
+    app,
+    example="trunkline log create orders --partitions 4 --retention 7d",
+    reads=True,
+    panel="Topics",
+)
 def create(
     invocation: Invocation,
     topic: Topic,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", metavar="N", help="How many partitions.")
+        int, typer.Option("--partitions", metavar="N", help="How many partitions.")
     ] = 1,
     retention: Retention = None,
     retention_bytes: RetentionBytes = None,
     compact: Annotated[
-        bool, typer.Option("--compact", help="Of each key only the last value need stay.")
+        bool, flag("--compact", help="Of each key only the last value need stay.")
     ] = False,
     codec: Codec = "none",
     early_release: Annotated[
         bool,
-        typer.Option("--early-release", help="Many writers on a slow disk; see the reference."),
+        flag("--early-release", help="Many writers on a slow disk; see the reference."),
     ] = False,
 ) -> None:
     """Create a topic; harmless when it is there with the same settings."""
@@ -70,15 +75,18 @@ def create(
         invocation.print_one(_settings(session.run(call)), columns=_SETTINGS)
 
 
-@command(app, example="trunkline log alter orders --retention forever --partitions 8", reads=True)
+@command(
+    app,
+    example="trunkline log alter orders --retention forever --partitions 8",
+    reads=True,
+    panel="Topics",
+)
 def alter(
     invocation: Invocation,
     topic: Topic,
     partitions: Annotated[
         int | None,
-        typer.Option(
-            "--partitions", "-p", metavar="N", help="More partitions: keys move from now on."
-        ),
+        typer.Option("--partitions", metavar="N", help="More partitions: keys move from now on."),
     ] = None,
     retention: Retention = None,
     retention_bytes: RetentionBytes = None,
@@ -114,11 +122,11 @@ def alter(
         say("Keys map to other partitions from the next message on.")
 
 
-@command(app, example="trunkline log delete orders --yes")
+@command(app, example="trunkline log delete orders --yes", panel="Topics")
 def delete(
     invocation: Invocation,
     topic: Topic,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, flag("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Delete a topic with its messages and groups; a terminal is asked first."""
     from trunkline.log import calls
@@ -131,7 +139,7 @@ def delete(
     say(f"Deleted {topic}.")
 
 
-@command(app, "list", example="trunkline log list", reads=True)
+@command(app, "list", example="trunkline log list", reads=True, panel="Topics")
 def list_topics(invocation: Invocation) -> None:
     """List topics with their settings and sizes."""
     from trunkline.log import calls
@@ -142,7 +150,7 @@ def list_topics(invocation: Invocation) -> None:
     _print(invocation, topics, columns, nothing="No topics.")
 
 
-@command(app, example="trunkline log describe orders", reads=True)
+@command(app, example="trunkline log describe orders", reads=True, panel="Topics")
 def describe(invocation: Invocation, topic: Topic) -> None:
     """Show the partitions of a topic: offsets, segments, bytes."""
     from trunkline.log import calls
@@ -155,7 +163,12 @@ def describe(invocation: Invocation, topic: Topic) -> None:
     invocation.print(partitions)
 
 
-@command(app, example='trunkline log seek orders --group billing --to "2h ago"', reads=True)
+@command(
+    app,
+    example='trunkline log seek orders --group billing --to "2h ago"',
+    reads=True,
+    panel="Groups",
+)
 def seek(
     invocation: Invocation,
     topic: Topic,
@@ -180,7 +193,7 @@ def seek(
     )
 
 
-@command(app, example="trunkline log groups orders", reads=True)
+@command(app, example="trunkline log groups orders", reads=True, panel="Groups")
 def groups(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = None) -> None:
     """Show groups by partition: done, there, behind, owned by."""
     from trunkline.log import calls
@@ -196,7 +209,7 @@ def groups(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = N
     _print(invocation, found, columns, nothing="No groups.")
 
 
-@command(app, example="trunkline log lag orders --group billing", reads=True)
+@command(app, example="trunkline log lag orders --group billing", reads=True, panel="Groups")
 def lag(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = None) -> None:
     """Show how far groups are behind, in messages."""
     from trunkline.log import calls
@@ -208,7 +221,9 @@ def lag(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = None
     _print(invocation, found, None, nothing="No groups.")
 
 
-@command(app, "group-delete", example="trunkline log group-delete orders --group billing")
+@command(
+    app, "group-delete", example="trunkline log group-delete orders --group billing", panel="Groups"
+)
 def group_delete(invocation: Invocation, topic: Topic, group: Group) -> None:
     """Forget a group and its positions."""
     from trunkline.log import calls
@@ -218,7 +233,9 @@ def group_delete(invocation: Invocation, topic: Topic, group: Group) -> None:
     say(f"Forgot {group}.")
 
 
-@command(app, example="trunkline log trim orders --partition 0 --before 1000", reads=True)
+@command(
+    app, example="trunkline log trim orders --partition 0 --before 1000", reads=True, panel="Upkeep"
+)
 def trim(
     invocation: Invocation,
     topic: Topic,
@@ -256,7 +273,7 @@ def trim(
     invocation.print(rows)
 
 
-@command(app, example="trunkline log compact settings", reads=True)
+@command(app, example="trunkline log compact settings", reads=True, panel="Upkeep")
 def compact(invocation: Invocation, topic: Topic, partition: Partition = None) -> None:
     """Compact a topic now: of each key only the last value stays."""
     from trunkline.log import calls
@@ -266,7 +283,7 @@ def compact(invocation: Invocation, topic: Topic, partition: Partition = None) -
     invocation.print({"partition": number, "removed": count} for number, count in removed.items())
 
 
-@command(app, example="trunkline log verify orders && echo whole", reads=True)
+@command(app, example="trunkline log verify orders && echo whole", reads=True, panel="Upkeep")
 def verify(invocation: Invocation, topic: Topic) -> None:
     """Check that offsets have no gaps; exit code 1 when something is broken."""
     from trunkline.log import calls
@@ -278,10 +295,10 @@ def verify(invocation: Invocation, topic: Topic) -> None:
         raise typer.Exit(1)
 
 
-@command(app, example="trunkline log bench --quick")
+@command(app, example="trunkline log bench --quick", panel="Upkeep")
 def bench(
     invocation: Invocation,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs: an impression.")] = False,
+    quick: Annotated[bool, flag("--quick", help="Fewer runs: an impression.")] = False,
     results: Annotated[
         str | None, typer.Option("--results", metavar="FILE", help="Write the figures as JSON.")
     ] = None,
@@ -308,7 +325,9 @@ def resolve(session: Session, topic: str, partition: int, place: Any) -> int:
     parts = {part.partition: part for part in session.run(calls.describe(topic))}
     if partition not in parts:
         return 1  # the call that follows says what is wrong
-    return parts[partition].first_offset if place == "earliest" else parts[partition].last_offset + 1
+    return (
+        parts[partition].first_offset if place == "earliest" else parts[partition].last_offset + 1
+    )
 
 
 def _explain_nothing(session: Session, topic: str | None, group: str | None) -> None:

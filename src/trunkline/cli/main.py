@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trunkline.cli import db, demo, doctor, log, messages, up
+from trunkline.cli import db, demo, doctor, log, log_append, log_read, up
 from trunkline.cli.invocation import Debug, Dsn, Instance, Invocation
 from trunkline.cli.output import say
 from trunkline.version import __version__
@@ -32,7 +32,8 @@ doctor.add_to(app)
 demo.add_to(app)
 app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")
-messages.add_to(log.app)
+log_append.add_to(log.app)
+log_read.add_to(log.app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _EXACT = 2**53  # beyond it, readers of JSON that keep numbers as doubles lose digits
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _SIZES = frozenset({"bytes", "retention_bytes"})
 _UNBOUNDED = 10_000  # columns: where there is no terminal, nothing is cut or wrapped
@@ -160,8 +161,7 @@ class _JsonArray:
 
 class _JsonLines:
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        for row in rows:
-            _put(_json(row) + "\n")
+        _put("".join(_json(row) + "\n" for row in rows))
         sys.stdout.flush()
 
     def close(self) -> None:
@@ -288,11 +288,11 @@ def _csv_cell(value: Any) -> str:
     value = plain(value)
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else _encode(value)
 
 
 def _json(row: Mapping[str, Any]) -> str:
-    return json.dumps({name: plain(value) for name, value in row.items()}, ensure_ascii=False)
+    return _encode({name: plain(value) for name, value in row.items()})
 
 
 def _text(value: bytes) -> str | None:

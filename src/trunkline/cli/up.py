@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trunkline.cli.invocation import Invocation, command, run_async
+from trunkline.cli.invocation import Invocation, command, flag, run_async
 
 
 def add_to(app: typer.Typer) -> None:
@@ -18,7 +18,7 @@ def up(
     invocation: Invocation,
     install: Annotated[
         bool,
-        typer.Option("--install", help="Install the schema first; the embedded server gets it."),
+        flag("--install", help="Install the schema first; the embedded server gets it."),
     ] = False,
 ) -> None:
     """Run the background services (and the embedded server) until told to stop."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 logger = telemetry.get_logger(__name__)
 
 _RETRY_EVERY = 1.0
+_GOODBYE_WITHIN = 5.0  # seconds; without a goodbye the lease runs out by itself
 
 
 def renew(process: UUID, name: str) -> Call[datetime]:
@@ -92,8 +93,9 @@ class ProcessLease:
             return
         task.cancel()
         await asyncio.wait({task})
-        with suppress(TrunklineError):
-            await self._db.run(end(self.process))
+        with suppress(TrunklineError, TimeoutError):
+            async with asyncio.timeout(_GOODBYE_WITHIN):
+                await self._db.run(end(self.process))
 
     async def _keep(self) -> None:
         wait = self._renew_after

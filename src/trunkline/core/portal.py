@@ -6,46 +6,72 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from trunkline.core.errors import BadRequest
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
 
 class Portal:
-    """Runs coroutines for threads that wait; starts with the first call."""
+    """Runs coroutines for threads that wait; starts with the first call, ends with `close`."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._changing = threading.Lock()
+        self._closed = False
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the portal's loop and wait for its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._running()).result()
+        """Run a coroutine in the portal's loop and wait for its result.
+
+        Whoever stops waiting (Control-C) stops the coroutine too.
+        """
+        future = self._submit(work)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
 
     def close(self) -> None:
-        """Stop the loop. Safe to call twice."""
-        with self._starting:
+        """Cancel what still runs and stop the loop. Safe to call twice."""
+        with self._changing:
+            self._closed = True
             loop, self._loop = self._loop, None
-        if loop is not None:
+            thread = self._thread
+        if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
-            self._thread.join()
+            thread.join()
 
-    def _running(self) -> asyncio.AbstractEventLoop:
-        with self._starting:
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        # Under the lock: the loop must not stop between the look at it and the submission.
+        with self._changing:
+            if self._closed or threading.current_thread() is self._thread:
+                work.close()
+                raise BadRequest(
+                    "the connection is closed."
+                    if self._closed
+                    else "a blocking call cannot be made from the thread that answers it."
+                )
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
-                    target=self._run, args=[self._loop], name="trunkline", daemon=True
+                    target=_run, args=[self._loop], name="trunkline", daemon=True
                 )
                 self._thread.start()
-            return self._loop
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    @staticmethod
-    def _run(loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
-        try:
-            loop.run_forever()
-            loop.run_until_complete(loop.shutdown_asyncgens())
-        finally:
-            loop.close()
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
-from trunkline.core.errors import BadRequest, Invalid
+from trunkline.core.errors import BadRequest, Invalid, LeaseLost
 from trunkline.log import calls
 from trunkline.log.batches import decode
 from trunkline.log.consumer import AssignedConsumer, Batch, Consumer, Reader, SharedConsumer
@@ -15,15 +16,17 @@ from trunkline.log.producer import Producer
 from trunkline.log.topics import Topics
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     import psycopg
     import pyarrow as pa
 
+    from trunkline.core.calls import Call
     from trunkline.core.db import AsyncDb, Db
     from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener, Notifier
     from trunkline.core.portal import Portal
+    from trunkline.log.batches import StoredBatch
 
 
 _MODES = frozenset(Mode)
@@ -108,7 +111,7 @@ class Log(AsyncFace):
             codec=codec,
             idempotent=idempotent,
         )
-        self._opened.add(producer)
+        self._remember(producer)
         return producer
 
     def consume(
@@ -158,8 +161,11 @@ class Log(AsyncFace):
                 max_attempts=max_attempts,
             )
         )
-        self._opened.add(consumer)
+        self._remember(consumer)
         return consumer
+
+    def _remember(self, opened: Consumer | Producer) -> None:
+        self._opened = {opened, *(other for other in self._opened if not other.closed)}
 
     async def read(
         self,
@@ -171,33 +177,21 @@ class Log(AsyncFace):
         fetch_bytes: int = 4 << 20,
     ) -> AsyncIterator[Message]:
         """The messages of a partition from an offset on, up to what is there now; no group."""
-        left = limit
-        incarnation = None
-        while left is None or left > 0:
-            rows = await self._db.run(
-                calls.fetch(
-                    topic,
-                    partition,
-                    start,
-                    max_messages=100_000 if left is None else left,
-                    max_bytes=fetch_bytes,
-                    incarnation=incarnation,
-                )
-            )
-            if not rows:
-                return
-            for part in map(decode, rows):
-                for message in _messages(topic, partition, part):
+        reading = Reading(topic, partition, start, limit, fetch_bytes)
+        while call := reading.next_call():
+            for row in await self._db.run(call):
+                for message in reading.messages(row):
                     yield message
-                left = None if left is None else left - len(part)
-                incarnation = part.incarnation
-            start = rows[-1].last_offset + 1
 
     async def close(self) -> None:
-        """Flush what is being appended and leave every group."""
-        for opened in (*self._opened, self._appender):
-            await opened.close()
-        self._opened.clear()
+        """Flush what is being appended and leave every group; raises the first failure, if any."""
+        opened, self._opened = self._opened, set()
+        results = await asyncio.gather(
+            *(each.close() for each in (*opened, self._appender)), return_exceptions=True
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
 
 
 class SyncLog(SyncFace):
@@ -259,20 +253,57 @@ class SyncLog(SyncFace):
         return SyncProducer(self._portal, self._portal.call(make()))
 
     def read(
-        self, topic: str, partition: int = 0, *, start: int = 1, limit: int | None = None
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        start: int = 1,
+        limit: int | None = None,
+        fetch_bytes: int = 4 << 20,
     ) -> Iterator[Message]:
         """As `Log.read`."""
-        left = limit
-        while left is None or left > 0:
-            rows = self._db.run(
-                calls.fetch(topic, partition, start, max_messages=100_000 if left is None else left)
-            )
-            if not rows:
-                return
-            for part in map(decode, rows):
-                yield from _messages(topic, partition, part)
-                left = None if left is None else left - len(part)
-            start = rows[-1].last_offset + 1
+        reading = Reading(topic, partition, start, limit, fetch_bytes)
+        while call := reading.next_call():
+            for row in self._db.run(call):
+                yield from reading.messages(row)
+
+
+class Reading:
+    """How far a plain read has come; the same for both faces."""
+
+    def __init__(self, topic: str, partition: int, start: int, limit: int | None, fetch_bytes: int):
+        self._topic = topic
+        self._partition = partition
+        self._next_offset = start
+        self._left = limit
+        self._fetch_bytes = fetch_bytes
+        self._incarnation: int | None = None
+        self._asked_for: int | None = None
+
+    def next_call(self) -> Call[list[StoredBatch]] | None:
+        """What to ask for now; None at the end."""
+        if self._left == 0 or self._asked_for == self._next_offset:
+            return None
+        self._asked_for = self._next_offset
+        return calls.fetch(
+            self._topic,
+            self._partition,
+            self._next_offset,
+            max_messages=100_000 if self._left is None else self._left,
+            max_bytes=self._fetch_bytes,
+            incarnation=self._incarnation,
+        )
+
+    def messages(self, row: StoredBatch) -> Iterator[Message]:
+        """The messages of a row that was asked for."""
+        part = decode(row)
+        columns = zip(part.offsets, part.keys, part.values, part.headers, strict=True)
+        for offset, key, value, headers in columns:
+            yield Message(self._topic, self._partition, offset, part.at, key, value, headers)
+        whole = part.skip + part.take == part.n
+        self._next_offset = 1 + (part.last_offset if whole else part.offsets[-1])
+        self._left = None if self._left is None else self._left - len(part)
+        self._incarnation = part.incarnation
 
 
 class SyncBatch:
@@ -300,6 +331,11 @@ class SyncBatch:
         """The values alone."""
         return self._batch.values
 
+    @property
+    def offsets(self) -> list[int]:
+        """The offsets alone."""
+        return self._batch.offsets
+
     def to_arrow(self) -> pa.Table:
         """A table of offset, timestamp, key, value and headers."""
         return self._batch.to_arrow()
@@ -321,9 +357,16 @@ class SyncConsumer:
     """The blocking twin of `Consumer`."""
 
     def __init__(self, db: Db, portal: Portal, consumer: Consumer):
+        self.topic = consumer.topic
+        self.group = consumer.group
         self._db = db
         self._consumer = consumer
         self.call = portal.call
+
+    @property
+    def assignment(self) -> list[int]:
+        """The partitions that this consumer reads now."""
+        return self._consumer.assignment
 
     def __iter__(self) -> Iterator[SyncBatch]:
         while (batch := self.poll()) is not None:
@@ -345,8 +388,12 @@ class SyncConsumer:
         if on is None:
             self.call(batch.commit())
         elif (call := self._consumer.settlement(batch)) is not None:
-            self._db.run(call, on=on)
-            self._consumer.settled(batch)
+            try:
+                self._db.run(call, on=on)
+            except LeaseLost:
+                self.call(_told(self._consumer.lost, batch))
+                raise
+            self.call(_told(self._consumer.settled, batch))
 
     def close(self) -> None:
         """Leave: others take over at once."""
@@ -389,10 +436,8 @@ class SyncProducer:
         self._call(self._producer.close())
 
 
-def _messages(topic: str, partition: int, part: Any) -> Iterator[Message]:
-    columns = zip(part.offsets, part.keys, part.values, part.headers, strict=True)
-    for offset, key, value, headers in columns:
-        yield Message(topic, partition, offset, part.at, key, value, headers)
+async def _told(hear: Callable[[Batch], None], batch: Batch) -> None:
+    hear(batch)
 
 
 def _refuse_transaction() -> NoReturn:

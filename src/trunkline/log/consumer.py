@@ -1,8 +1,9 @@
 """Consumers: members of an assigned group, and readers of a shared one.
 
-Both fetch whole record batches, keep them decoded, and hand out windows of at most
-``max_messages``, so small batches cost no further fetch. Memory is bounded per partition by
-``fetch_bytes`` plus one record batch, whatever the backlog.
+Both fetch whole record batches, decode each once, and hand out windows of at most
+``max_messages``, so small batches cost no further fetch. Memory is bounded whatever the backlog: in
+an assigned group per partition by ``fetch_bytes`` as stored plus one record batch decoded, in a
+shared one per partition by what was claimed, in whole record batches.
 
 An idle consumer only reads: it is woken by the listener, and looks for itself every
 ``poll_interval`` seconds at the latest.
@@ -24,9 +25,16 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
-from trunkline.core.errors import Invalid, LeaseLost, TrunklineError, Unavailable
+from trunkline.core.errors import (
+    Conflict,
+    Invalid,
+    LeaseLost,
+    PositionTrimmed,
+    TrunklineError,
+    Unavailable,
+)
 from trunkline.log import calls
-from trunkline.log.batches import DecodedBatch, decode, pack
+from trunkline.log.batches import DecodedBatch, StoredBatch, decode, pack
 from trunkline.log.models import Claim, Message, Start
 
 if TYPE_CHECKING:
@@ -43,6 +51,7 @@ logger = telemetry.get_logger(__name__)
 
 _FIRST_WAIT = 0.005
 _REJOIN_EVERY = 3.0  # seconds between two looks at who owns what
+_REJOIN_SOON = 0.1  # seconds until such a look when the group changes
 _PATIENCE = 30.0  # seconds that a surplus partition is kept for a commit that does not come
 
 
@@ -157,13 +166,16 @@ class Consumer(ABC):
                 raise Invalid(f"{name} must be at least 1, got {value}.")
         if reader.deadline <= timedelta(0):
             raise Invalid(f"a deadline must be positive, got {reader.deadline}.")
+        if reader.poll_interval <= 0:
+            raise Invalid(f"poll_interval must be positive, got {reader.poll_interval}.")
         self.topic = reader.topic
         self.group = reader.group
         self._reader = reader
         self._process: UUID | None = None
         self._held = AsyncExitStack()
         self._subscription: Subscription | None = None
-        self._closed = asyncio.Event()
+        self._polling = asyncio.Lock()
+        self.closed = False
 
     def __aiter__(self) -> Self:
         return self
@@ -182,51 +194,61 @@ class Consumer(ABC):
 
     async def poll(self, timeout: float | None = None) -> Batch | None:
         """The next batch; None when ``timeout`` seconds brought none, or after `close`."""
-        subscription = await self._open()
+        longest = self._reader.poll_interval
         give_up = None if timeout is None else time.monotonic() + timeout
-        idle = Backoff(first=_FIRST_WAIT, longest=self._reader.poll_interval, jitter=0.1)
+        idle = Backoff(first=min(_FIRST_WAIT, longest), longest=longest, jitter=0.1)
         away = Backoff(first=0.1, longest=5.0)
-        while not self._closed.is_set():
-            try:
-                batch = await self._next()
-                away.reset()
-            except Unavailable as error:
-                logger.warning("server away, waiting", topic=self.topic, error=str(error))
-                batch, idle = None, away
+        while not self.closed:
+            async with self._polling:
+                subscription = await self._open()
+                try:
+                    batch = None if self.closed else await self._next()
+                    wait = idle.next()
+                    away.reset()
+                except Unavailable as error:
+                    logger.warning("server away, waiting", topic=self.topic, error=str(error))
+                    batch, wait = None, away.next()
             if batch is not None:
                 telemetry.counter("log_consumed_messages", topic=self.topic, group=self.group).inc(
                     len(batch)
                 )
                 return batch
-            wait = idle.next()
             if give_up is not None:
                 rest = give_up - time.monotonic()
                 if rest <= 0:
                     return None
                 wait = min(wait, rest)
             if await subscription.wait(wait):
-                self._woken()
+                await self._woken()
         return None
 
     async def close(self) -> None:
         """Leave: others take over at once. Safe to call twice."""
-        if self._closed.is_set():
+        if self.closed:
             return
-        self._closed.set()
+        self.closed = True
         if self._subscription is not None:
             self._subscription.wake()
-            with suppress(TrunklineError):
-                await self._leave()
-        await self._held.aclose()
+        async with self._polling:  # or a poll under way would join again after we left
+            if self._subscription is not None:
+                with suppress(TrunklineError):
+                    await self._leave()
+            await self._held.aclose()
 
     async def _open(self) -> Subscription:
         if self._subscription is None:
             await self._reader.topics.get(self.topic)
             self._process = await self._reader.lease.hold()
-            self._subscription = await self._held.enter_async_context(
-                self._reader.listener.subscribe(f"log:{self.topic}:")
-            )
+            self._subscription = await self._subscribe(f"log:{self.topic}:")
         return self._subscription
+
+    async def _subscribe(self, prefix: str) -> Subscription:
+        return await self._held.enter_async_context(self._reader.listener.subscribe(prefix))
+
+    @property
+    def assignment(self) -> list[int]:
+        """The partitions that this consumer owns now; none in a shared group, which reads all."""
+        return []
 
     @property
     def process(self) -> UUID:
@@ -269,7 +291,7 @@ class Consumer(ABC):
     async def extend(self, batch: Batch, deadline: timedelta) -> None:
         """Ask for more time for a batch; called by it."""
 
-    def _woken(self) -> None:
+    async def _woken(self) -> None:
         """Something was said about the topic."""
 
 
@@ -282,7 +304,7 @@ class Share:
     next_offset: int
     done: int
     incarnation: int | None = None
-    rows: deque[DecodedBatch] = field(default_factory=deque)
+    rows: deque[StoredBatch | DecodedBatch] = field(default_factory=deque)
     maybe_ready: bool = True
     surplus_since: float | None = None
 
@@ -300,6 +322,7 @@ class AssignedConsumer(Consumer):
         self._shares: dict[int, Share] = {}
         self._turn: deque[int] = deque()
         self._rejoin_at = 0.0
+        self._group_news: Subscription | None = None
 
     @property
     def assignment(self) -> list[int]:
@@ -309,7 +332,7 @@ class AssignedConsumer(Consumer):
     async def _next(self) -> Batch | None:
         if time.monotonic() >= self._rejoin_at:
             await self._rejoin()
-        batch = await self._next_of(lambda share: share.maybe_ready)
+        batch = await self._next_ready()
         if batch is None and (shares := self._readable()):
             ready = await self._reader.db.run(
                 calls.ready(
@@ -318,43 +341,55 @@ class AssignedConsumer(Consumer):
                     [share.next_offset - 1 for share in shares],
                 )
             )
-            for partition in ready:
-                self._shares[partition].maybe_ready = True
-            batch = await self._next_of(lambda share: share.maybe_ready)
+            for share in shares:
+                if share.partition in ready:
+                    share.maybe_ready = True
+            batch = await self._next_ready()
         return batch
 
     def _readable(self) -> list[Share]:
         return [share for share in self._shares.values() if share.surplus_since is None]
 
-    async def _next_of(self, wanted: Any) -> Batch | None:
+    async def _next_ready(self) -> Batch | None:
         for _ in range(len(self._turn)):
             self._turn.rotate(-1)
             share = self._shares.get(self._turn[0])
-            if share is None or share.surplus_since is not None or not wanted(share):
+            if share is None or share.surplus_since is not None or not share.maybe_ready:
                 continue
             if not share.rows:
                 await self._fetch(share)
             if share.rows:
-                return await self._hand_out(share)
+                with suppress(LeaseLost):  # of an at-most-once group: it is not ours to hand out
+                    return await self._hand_out(share)
         return None
 
     async def _fetch(self, share: Share) -> None:
-        rows = await self._reader.db.run(
-            calls.fetch(
-                self.topic,
-                share.partition,
-                share.next_offset,
-                max_messages=max(self._reader.max_messages, 100_000),
-                max_bytes=self._reader.fetch_bytes,
-                incarnation=share.incarnation,
+        asked_for = share.next_offset
+        try:
+            rows = await self._reader.db.run(
+                calls.fetch(
+                    self.topic,
+                    share.partition,
+                    asked_for,
+                    max_messages=max(self._reader.max_messages, 100_000),
+                    max_bytes=self._reader.fetch_bytes,
+                    incarnation=share.incarnation,
+                )
             )
-        )
-        share.rows.extend(map(decode, rows))
-        share.maybe_ready = bool(rows)
+        except PositionTrimmed:
+            self._rejoin_at = 0.0  # perhaps somebody answers it with a seek
+            raise
+        if share.next_offset == asked_for:  # else a batch was released meanwhile
+            share.rows.extend(rows)
+            share.maybe_ready = bool(rows)
 
     async def _hand_out(self, share: Share) -> Batch:
         first = share.next_offset
-        parts, last = _cut(share.rows, self._reader.max_messages)
+        try:
+            parts, last = _cut(share.rows, self._reader.max_messages)
+        except BaseException:  # a damaged row: what was cut off with it is to be fetched again
+            share.rows.clear()
+            raise
         share.next_offset = last + 1
         share.incarnation = parts[-1].incarnation
         batch = Batch(
@@ -370,6 +405,9 @@ class AssignedConsumer(Consumer):
         return batch
 
     async def _rejoin(self) -> None:
+        newcomer = self._group_news is None
+        if self._group_news is None:
+            self._group_news = await self._subscribe(self._group_key)
         try:
             rows = await self._reader.db.run(
                 calls.join(
@@ -384,6 +422,8 @@ class AssignedConsumer(Consumer):
             await self._reader.lease.renew()
             return
         self._rejoin_at = time.monotonic() + _REJOIN_EVERY
+        if newcomer:
+            self._tell_group()
         before = set(self._shares)
         ours = {row.partition: row for row in rows}
         for partition in before - set(ours):
@@ -423,7 +463,7 @@ class AssignedConsumer(Consumer):
             )
         )
         for partition in leaving:
-            del self._shares[partition]
+            self._shares.pop(partition, None)
         self._turn = deque(sorted(self._shares))
         self._tell_group()
 
@@ -433,11 +473,16 @@ class AssignedConsumer(Consumer):
         )
         self._tell_group()
 
-    def _tell_group(self) -> None:
-        self._reader.notifier.notify(f"log:{self.topic}:group:{self.group}")
+    @property
+    def _group_key(self) -> str:
+        return f"log:{self.topic}:group:{self.group}"
 
-    def _woken(self) -> None:
-        self._rejoin_at = min(self._rejoin_at, time.monotonic() + 0.2)
+    def _tell_group(self) -> None:
+        self._reader.notifier.notify(self._group_key)
+
+    async def _woken(self) -> None:
+        if self._group_news is not None and await self._group_news.wait(0):
+            self._rejoin_at = min(self._rejoin_at, time.monotonic() + _REJOIN_SOON)
 
     def settlement(self, batch: Batch) -> Call[None] | None:
         return None if self._reader.at_most_once else self._commit(batch)
@@ -448,6 +493,8 @@ class AssignedConsumer(Consumer):
     def settled(self, batch: Batch) -> None:
         if share := self._share_of(batch):
             share.done = max(share.done, batch.last_offset)
+            if share.surplus_since is not None and share.settled:
+                self._rejoin_at = 0.0  # somebody waits for it
 
     def lost(self, batch: Batch) -> None:
         if self._share_of(batch):
@@ -459,7 +506,8 @@ class AssignedConsumer(Consumer):
         return share if share is not None and share.epoch == batch.token else None
 
     async def release(self, batch: Batch, reason: str | None, retry_after: float) -> None:
-        if share := self._share_of(batch):
+        share = None if self._reader.at_most_once else self._share_of(batch)
+        if share is not None and batch.first_offset < share.next_offset:
             share.next_offset = batch.first_offset
             share.rows.clear()
             share.incarnation = None
@@ -469,37 +517,82 @@ class AssignedConsumer(Consumer):
         """Nothing to extend: the lease of the process is what counts."""
 
 
+@dataclass(frozen=True, slots=True)
+class HeldClaim:
+    """A claim that is not yet handed out."""
+
+    partition: int
+    claim: Claim
+    until: float
+
+
 class SharedConsumer(Consumer):
     """One of many readers of a shared group: claims of ranges, acknowledged one by one."""
 
     def __init__(self, reader: Reader):
         super().__init__(reader)
         self._turn = 0
+        self._held_claim: HeldClaim | None = None
         self._cache: dict[int, deque[DecodedBatch]] = {}
+        self._topic_id: int | None = None
 
     async def _next(self) -> Batch | None:
-        partitions = (await self._reader.topics.get(self.topic)).topic.partitions
-        for _ in range(partitions):
-            partition = self._turn % partitions
+        topic = (await self._reader.topics.get(self.topic)).topic
+        if topic.topic_id != self._topic_id:  # it was deleted and made anew
+            self._topic_id = topic.topic_id
+            self._forget()
+        if batch := await self._take_up():
+            return batch
+        for _ in range(topic.partitions):
+            partition = self._turn % topic.partitions
             self._turn += 1
             while claim := await self._claim(partition):
-                if claim.attempts > self._reader.max_attempts:
-                    await self._bury(partition, claim)
-                    continue
-                parts = await self._read(partition, claim)
-                if parts:
-                    return Batch(
-                        self,
-                        partition,
-                        parts,
-                        first_offset=claim.first_offset,
-                        last_offset=claim.last_offset,
-                        attempts=claim.attempts,
-                        token=claim.claim,
-                    )
-                if not self._reader.at_most_once:  # compaction emptied the range
-                    await self._ack(partition, claim.claim)
+                until = time.monotonic() + self._reader.deadline.total_seconds()
+                self._held_claim = HeldClaim(partition, claim, until)
+                if batch := await self._take_up():
+                    return batch
         return None
+
+    async def _take_up(self) -> Batch | None:
+        """Hand out the claim that is held: a new one, or one that a poll cut short left behind."""
+        held = self._held_claim
+        if held is None or (held.until < time.monotonic() and not self._reader.at_most_once):
+            return None
+        try:
+            batch = await self._batch_of(held.partition, held.claim)
+        except Unavailable:
+            raise
+        except TrunklineError:
+            self._forget()
+            raise
+        self._held_claim = None
+        return batch
+
+    def _forget(self) -> None:
+        self._held_claim = None
+        self._cache.clear()
+
+    async def _batch_of(self, partition: int, claim: Claim) -> Batch | None:
+        """A claim as a batch; None when it was a dead letter, or compaction has emptied it."""
+        if claim.attempts > self._reader.max_attempts:
+            await self._bury(partition, claim)
+            parts = []
+        else:
+            parts = await self._read(partition, claim)
+        if not parts and not self._reader.at_most_once:
+            with suppress(LeaseLost):  # it took too long, and somebody else does the same
+                await self._reader.db.run(calls.ack(self.topic, self.group, partition, claim.claim))
+        if not parts:
+            return None
+        return Batch(
+            self,
+            partition,
+            parts,
+            first_offset=claim.first_offset,
+            last_offset=claim.last_offset,
+            attempts=claim.attempts,
+            token=claim.claim,
+        )
 
     async def _claim(self, partition: int) -> Claim | None:
         reader = self._reader
@@ -546,12 +639,14 @@ class SharedConsumer(Consumer):
     async def _bury(self, partition: int, claim: Claim) -> None:
         """Move messages that failed too often to ``<topic>.dead``, each with its reason."""
         dead = f"{self.topic}.dead"
-        await self._reader.db.run(calls.create(dead))
+        with suppress(Conflict):  # it is there, with settings of somebody's choice
+            await self._reader.db.run(calls.create(dead))
+        topic_id = (await self._reader.db.run(calls.settings(self.topic))).topic_id
         for part in await self._read(partition, claim):
             for offset, key, value, headers in zip(
                 part.offsets, part.keys, part.values, part.headers, strict=True
             ):
-                origin = f"{self.topic}/{self.group}/{partition}/{offset}"
+                origin = f"{topic_id}/{self.group}/{partition}/{offset}"
                 about = {
                     "topic": self.topic,
                     "group": self.group,
@@ -572,13 +667,9 @@ class SharedConsumer(Consumer):
                     )
                 )
                 logger.warning("dead letter", **about)
-        await self._ack(partition, claim.claim)
-
-    async def _ack(self, partition: int, claim: int) -> None:
-        await self._reader.db.run(calls.ack(self.topic, self.group, partition, claim))
 
     async def _leave(self) -> None:
-        self._cache.clear()
+        self._forget()
 
     def settlement(self, batch: Batch) -> Call[None] | None:
         if self._reader.at_most_once:
@@ -605,12 +696,13 @@ class SharedConsumer(Consumer):
         )
 
 
-def _cut(rows: deque[DecodedBatch], most: int) -> tuple[list[DecodedBatch], int]:
+def _cut(rows: deque[StoredBatch | DecodedBatch], most: int) -> tuple[list[DecodedBatch], int]:
     """Take up to ``most`` messages off the front; the parts, and the last offset they cover."""
     parts: list[DecodedBatch] = []
     last = 0
     while rows and most > 0:
-        row = rows.popleft()
+        front = rows.popleft()
+        row = decode(front) if isinstance(front, StoredBatch) else front
         if len(row) > most:
             parts.append(row.window(row.skip, most))
             rows.appendleft(row.window(row.skip + most, len(row) - most))

@@ -129,7 +129,7 @@ class Producer:
         self._room = asyncio.Event()
         self._queue = asyncio.Lock()
         self._failure: Exception | None = None
-        self._closed = False
+        self.closed = False
 
     async def send(
         self,
@@ -213,7 +213,7 @@ class Producer:
 
     async def close(self) -> None:
         """Flush and refuse further sends."""
-        self._closed = True
+        self.closed = True
         await self.flush()
 
     async def __aenter__(self) -> Self:
@@ -264,7 +264,7 @@ class Producer:
             while self._in_flight and self._in_flight + entry.weight > self._in_flight_bytes:
                 self._room.clear()
                 await self._room.wait()
-        if self._closed:
+        if self.closed:
             raise Invalid("the producer is closed.")
         self._in_flight += entry.weight
         lane = self._lanes.get((topic, partition))

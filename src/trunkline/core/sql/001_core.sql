@@ -19,9 +19,9 @@ insert into trunkline.config (name, value, default_value, type, minimum, descrip
   ('maintain.settle', '1 minute', '1 minute', 'interval', '0',
    'how long the rows of a ring slot must have been unneeded before it is emptied: TRUNCATE hides them from older snapshots too');
 
-/* One row per life of this schema: a restore brings another system identifier, database or schema, a failover
-   a new timeline.  Numbers rise, with random gaps: two restores of one dump shall not share a number.  xid_space
-   changes only with the system identifier: a failover keeps the xids, and so does a restore into the same server. */
+/* One row per life of this schema: a restore brings another server, database or schema, a failover a new
+   timeline.  Numbers rise, with random gaps: two restores of one dump shall not share a number.  xid_space is the
+   same as long as xids are comparable: a failover keeps it, a restore does not. */
 create table trunkline.incarnation (
   incarnation int constraint incarnation_pkey primary key,
   follows int not null constraint incarnation_follows unique,
@@ -120,6 +120,7 @@ create table trunkline.tick (
   first_position bigint not null,
   n int not null,
   xid_space int not null,
+  spaces_before int[] not null,
   snapshot pg_snapshot not null,
   xids xid8[] not null,
   seqs bigint[] not null,
@@ -129,6 +130,7 @@ create table trunkline.tick (
 ) partition by list (slot);
 create index tick_position on trunkline.tick (sequence, first_position);
 comment on table trunkline.tick is 'What became visible between two snapshots, numbered in the order of seq.';
+comment on column trunkline.tick.spaces_before is 'Xid spaces of earlier lives: all their rows are numbered.';
 
 /* Work that maintain() does, one bounded step after the other. */
 create table trunkline.duty (

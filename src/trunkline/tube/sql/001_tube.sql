@@ -61,7 +61,7 @@ comment on table trunkline.tube_entry is 'What was touched: up to tube.entry_key
 
 create table trunkline.tube_parked (
   tube_id int not null references trunkline.tube on delete cascade,
-  attachment int not null references trunkline.tube_table on delete cascade,
+  attachment int not null,
   shard int not null,
   key text not null,
   attempts int not null,

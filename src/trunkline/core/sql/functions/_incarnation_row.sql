@@ -21,8 +21,7 @@ begin
   end loop;
   insert into trunkline.incarnation as i (incarnation, follows, system_identifier, timeline, database, schema, xid_space)
   values (case when latest.incarnation is null then 1 else latest.incarnation + 1 + floor(random() * 65536)::int end,
-          coalesce(latest.incarnation, 0), identifier, line, base, home,
-          case when latest.system_identifier = identifier then latest.xid_space else coalesce(latest.xid_space, 0) + 1 end)
+          coalesce(latest.incarnation, 0), identifier, line, base, home, trunkline._xid_space())
   on conflict on constraint incarnation_follows do nothing  -- REPEATABLE READ: reported as 40001
   returning i.* into strict latest;
   return latest;

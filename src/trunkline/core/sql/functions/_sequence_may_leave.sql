@@ -1,20 +1,22 @@
 /* A slot of numbered rows may leave when all its rows are numbered and no reader needs them.
    The slot notes the first tick that had seen all its rows: no row of it has a higher position.  A row
-   that came late is not seen by that tick, so the note is taken anew. */
+   that came late is not seen by that tick, so the note is taken anew; so it is in a new life. */
 create or replace function trunkline._sequence_may_leave(ring text, slot int)
 returns boolean language plpgsql as $$
 declare
   last trunkline.tick := trunkline._tick_latest(ring);
+  noted trunkline.tick := last;
   note trunkline.ring_slot;
   keeper text;
   needed bigint;
 begin
-  if last.tick is null or trunkline._sequence_beyond(ring, slot, last.snapshot, last.xid_space) then
+  if last.tick is null or trunkline._sequence_beyond(ring, slot, last) then
     return false;
   end if;
   select s.* into strict note from trunkline.ring_slot s
    where s.ring = _sequence_may_leave.ring and s.slot = _sequence_may_leave.slot;
-  if note.snapshot is null or trunkline._sequence_beyond(ring, slot, note.snapshot, note.xid_space) then
+  noted.snapshot := note.snapshot;
+  if note.snapshot is null or note.xid_space <> last.xid_space or trunkline._sequence_beyond(ring, slot, noted) then
     update trunkline.ring_slot s
        set snapshot = last.snapshot, xid_space = last.xid_space, up_to = last.first_position + last.n - 1
      where s.ring = _sequence_may_leave.ring and s.slot = _sequence_may_leave.slot

@@ -2,31 +2,32 @@
    READ COMMITTED: one statement, one snapshot.  Never on a standby: its snapshots omit open transactions.
    A snapshot omits the transaction that takes it: its own xid is put back among those in progress, for what
    it writes after the tick would otherwise pass for seen.
-   In a new xid space (restore into another server) the rows of older spaces that the last tick did not
-   see are taken once; then the new space starts fresh. */
+   In a new xid space (after a restore) the rows of other spaces that the last tick did not see are taken once;
+   then the new space starts fresh. */
 create or replace function trunkline._tick_new(
-  source text, tag text, last trunkline.tick, space int, out snapshot pg_snapshot, out xids xid8[], out seqs bigint[], out tags bigint[])
+  source text, tag text, last trunkline.tick, space int,
+  out snapshot pg_snapshot, out xids xid8[], out seqs bigint[], out tags bigint[], out spaces int[])
 language plpgsql as $$
 declare
   fresh text;
 begin
-  if last.tick is not null and last.xid_space = space then
+  if last.xid_space = space then
     fresh := $sql$
-      select r.xid, r.seq, (%2$s)::bigint as tag from trunkline.%1$I r
+      select r.xid, r.seq, (%2$s)::bigint as tag, null::int as space from trunkline.%1$I r
        where r.xid >= pg_snapshot_xmax($1) and r.xid < (select pg_snapshot_xmax(s) from now_)
          and pg_visible_in_snapshot(r.xid, (select s from now_)) and r.xid_space = $2
       union all
-      select r.xid, r.seq, (%2$s)::bigint as tag from trunkline.%1$I r
+      select r.xid, r.seq, (%2$s)::bigint, null from trunkline.%1$I r
        where r.xid = any (array(select x from pg_snapshot_xip($1) x where pg_visible_in_snapshot(x, (select s from now_))))
          and r.xid_space = $2 $sql$;
   else
     fresh := $sql$
-      select r.xid, r.seq, (%2$s)::bigint as tag from trunkline.%1$I r
+      select r.xid, r.seq, (%2$s)::bigint as tag, null::int as space from trunkline.%1$I r
        where r.xid_space = $2 and pg_visible_in_snapshot(r.xid, (select s from now_))
       union all
-      select r.xid, r.seq, (%2$s)::bigint as tag from trunkline.%1$I r
-       where r.xid_space < $2 and ($3 is null or r.xid_space > $3
-          or r.xid_space = $3 and not pg_visible_in_snapshot(r.xid, $1)) $sql$;
+      select r.xid, r.seq, (%2$s)::bigint, r.xid_space from trunkline.%1$I r
+       where r.xid_space <> $2 and ($3 is null or r.xid_space <> all ($5)
+             and (r.xid_space <> $3 or not pg_visible_in_snapshot(r.xid, $1))) $sql$;
   end if;
   execute format('with taken as materialized (select pg_current_snapshot() s), now_ as materialized (
       select case when $4 < pg_snapshot_xmax(s)
@@ -34,6 +35,8 @@ begin
                (select string_agg(x::text, '','' order by x) from (select pg_snapshot_xip(s) union select $4) open (x)))::pg_snapshot
         else s end s from taken), fresh as (' || fresh || ')
     select (select s from now_), array_agg(f.xid order by f.seq), array_agg(f.seq order by f.seq),
-           case when %2$L <> ''null'' then array_agg(f.tag order by f.seq) end from fresh f', source, tag)
-    into snapshot, xids, seqs, tags using last.snapshot, space, last.xid_space, pg_current_xact_id_if_assigned();
+           case when %2$L <> ''null'' then array_agg(f.tag order by f.seq) end,
+           array_agg(distinct f.space) filter (where f.space is not null) from fresh f', source, tag)
+    into snapshot, xids, seqs, tags, spaces
+    using last.snapshot, space, last.xid_space, pg_current_xact_id_if_assigned(), last.spaces_before;
 end $$;

@@ -1,6 +1,7 @@
 /* Number what was committed to a source since the last tick.  Returns how many rows got a position.
    Any number of processes may call it: one works, the others return 0 at once.  Writes nothing when
-   nothing is new.  Long lists are cut into several ticks of one snapshot. */
+   nothing is new.  Long lists are cut into several ticks of one snapshot.  The first tick of a life is taken
+   even if it is empty: the ones after it need not look at every row. */
 create or replace function trunkline._tick_take(sequence text, chunk int default 10000)
 returns int language plpgsql as $$
 declare
@@ -18,7 +19,7 @@ begin
   end if;
   last := trunkline._tick_latest(sequence);
   seen := trunkline._tick_new(source.source, source.tag, last, space);
-  if seen.seqs is null then
+  if seen.seqs is null and last.xid_space = space then
     return 0;
   end if;
   perform 1 from trunkline.sequence s where s.sequence = _tick_take.sequence for no key update skip locked;
@@ -28,13 +29,17 @@ begin
   last := trunkline._tick_latest(sequence);
   seen := trunkline._tick_new(source.source, source.tag, last, space);
   total := coalesce(cardinality(seen.seqs), 0);
-  insert into trunkline.tick (slot, sequence, tick, first_position, n, xid_space, snapshot, xids, seqs, tags, at)
+  if total = 0 and last.xid_space = space then
+    return 0;
+  end if;
+  insert into trunkline.tick (slot, sequence, tick, first_position, n, xid_space, spaces_before, snapshot, xids, seqs, tags, at)
   select trunkline._ring_current('tick'), _tick_take.sequence, coalesce(last.tick, 0) + 1 + part,
-         coalesce(last.first_position + last.n, 1) + part * chunk, least(chunk, total - part * chunk), space, seen.snapshot,
-         seen.xids[part * chunk + 1 : (part + 1) * chunk], seen.seqs[part * chunk + 1 : (part + 1) * chunk],
+         coalesce(last.first_position + last.n, 1) + part * chunk, least(chunk, total - part * chunk), space,
+         array(select last.xid_space where last.xid_space <> space union select unnest(last.spaces_before) union select unnest(seen.spaces)),
+         seen.snapshot,
+         coalesce(seen.xids[part * chunk + 1 : (part + 1) * chunk], '{}'), coalesce(seen.seqs[part * chunk + 1 : (part + 1) * chunk], '{}'),
          seen.tags[part * chunk + 1 : (part + 1) * chunk],
          greatest(clock_timestamp(), last.at)
-    from generate_series(0, (total - 1) / chunk) part
-   where total > 0;
+    from generate_series(0, greatest(total - 1, 0) / chunk) part;
   return total;
 end $$;

@@ -5,7 +5,7 @@ returns boolean language plpgsql security definer set search_path = pg_catalog, 
 declare
   name text;
 begin
-  -- a new life of the server is noted here, in a short transaction, so that no writer has to
+  -- a new life is noted soon, in a short transaction
   perform trunkline._incarnation_row();
   -- only when half of the slots wait: cursors that do not move are then copied rarely, and in an idle installation never
   if (select 2 * count(s.left_at) >= count(*) from trunkline.ring_slot s where s.ring = 'cursor')

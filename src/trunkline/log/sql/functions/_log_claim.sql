@@ -17,6 +17,7 @@ begin
   if coalesce(seen.up_to, part.first_offset - 1) >= tail and trunkline._log_claim_due(seen.state, now_) is null then
     return;
   end if;
+  perform trunkline._isolation_check('A claim');
   perform trunkline._cursor_lock(cursor_id);
   seen := trunkline._cursor_latest(cursor_id);
   perform trunkline._log_check_position(topic, part, coalesce(seen.up_to + 1, part.first_offset), null);

@@ -7,6 +7,7 @@ declare
   seen trunkline.cursor;
   changed jsonb;
 begin
+  perform trunkline._isolation_check('A change of a claim');
   perform trunkline._cursor_lock(cursor_id);
   seen := trunkline._cursor_latest(cursor_id);
   if not exists (select from trunkline._log_claims(seen.state) c where c.claim = _log_claim_change.claim) then

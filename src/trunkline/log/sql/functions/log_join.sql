@@ -8,14 +8,18 @@ returns table (partition int, epoch bigint, up_to bigint, surplus boolean)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   settings trunkline.log_topic := trunkline._log_topic_row(topic);
+  part trunkline.log_partition;
 begin
   perform trunkline._log_group_ensure(settings, group_name, 'assigned', start);
-  return query
-    select p.partition, s.epoch, trunkline._log_position(p, log_join.group_name), s.surplus
-      from trunkline._party_share(trunkline._log_party(settings.topic_id, group_name),
-             trunkline._log_resources(settings.topic_id, group_name), process, coalesce(member, '')) s
-      join trunkline.log_partition p on p.topic_id = settings.topic_id and p.partition = s.place - 1
-     order by p.partition;
+  -- taking a partition may wait for a commit of the one before: the position is read in a statement after that
+  for partition, epoch, surplus in
+    select s.place - 1, s.epoch, s.surplus from trunkline._party_share(trunkline._log_party(settings.topic_id, group_name),
+      trunkline._log_resources(settings.topic_id, group_name), process, coalesce(member, '')) s order by s.place
+  loop
+    select p.* into part from trunkline.log_partition p where p.topic_id = settings.topic_id and p.partition = log_join.partition;
+    up_to := trunkline._log_position(part, group_name);
+    return next;
+  end loop;
 end $$;
 comment on function trunkline.log_join(text, text, uuid, text, text) is
   'Take part in an assigned group: the partitions that are yours, with epoch and position.';

@@ -5,28 +5,13 @@ create or replace function trunkline._tube_generate(tube trunkline.tube, attache
 returns text language plpgsql as $$
 declare
   place text := trunkline._tube_function_name(attached);
-  key text;
-  shard text := coalesce('greatest(coalesce((' || attached.shard_expression || E'\n)::int, 0), 0)', 'null::int');
   matches text := concat_ws(' and ', '(' || tube.condition || E'\n)', '(' || attached.condition || E'\n)');
-  look text;
-  plain text;
+  look text := trunkline._tube_look(attached, attached.shard_expression, matches);
   capture text := format('perform trunkline._tube_capture(%s, tg_op, shards, keys);', attached.attachment);
 begin
-  key := case when cardinality(attached.key_columns) = 1 then format('r.%I::text', attached.key_columns[1])
-              else format('jsonb_build_array(%s)::text', (select string_agg(format('r.%I', c), ', ' order by i) from unnest(attached.key_columns) with ordinality u (c, i))) end;
-  look := format($text$
-    if tg_op = 'INSERT' then
-      select array_agg(t.shard), array_agg(t.key) into shards, keys from (select distinct %1$s as shard, %2$s as key from new_rows r%3$s) t;
-    elsif tg_op = 'DELETE' then
-      select array_agg(t.shard), array_agg(t.key) into shards, keys from (select distinct %1$s as shard, %2$s as key from old_rows r%3$s) t;
-    else
-      select array_agg(t.shard), array_agg(t.key) into shards, keys from (
-        select %1$s as shard, %2$s as key from old_rows r%3$s union select %1$s, %2$s from new_rows r%3$s) t;
-    end if;$text$, '%1$s', replace(key, '%', '%%'), '%2$s');
-  plain := format(look, case when attached.shard_expression is null then 'null::int' else '0' end, '');
-  look := format(look, shard, case when matches <> '' then ' where ' || matches else '' end);
   if matches <> '' or attached.shard_expression is not null then
-    look := format(E'\n  begin%s\n  exception when others then  -- an expression failed: touch what it was asked about%s\n  end;', look, plain);
+    look := format(E'\n  begin%s\n  exception when others then  -- an expression failed: touch what it was asked about%s\n  end;',
+      look, trunkline._tube_look(attached, case when attached.shard_expression is not null then '0' end, ''));
   end if;
   if attached.on_error = 'gap' then
     capture := format(E'begin\n      %s\n    exception when others then\n      perform trunkline._tube_note_gap(%s, sqlerrm);\n    end;', capture, attached.attachment);

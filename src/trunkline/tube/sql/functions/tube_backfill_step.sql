@@ -11,7 +11,6 @@ declare
   keys text[];
   shards int[];
   reached text[];
-  key text;
 begin
   if work.backfill is null or work.status not in ('running', 'finishing') then
     return false;
@@ -22,13 +21,11 @@ begin
   columns := array_remove(array[work.order_by], null) || attached.key_columns;
   select array_agg(format_type(a.atttypid, a.atttypmod) order by c.place) into types
     from unnest(columns) with ordinality c (name, place) join pg_attribute a on a.attrelid = attached.relation and a.attname = c.name and a.attnum > 0;
-  key := case when cardinality(attached.key_columns) = 1 then format('r.%I::text', attached.key_columns[1])
-              else format('jsonb_build_array(%s)::text', (select string_agg(format('r.%I', c), ', ' order by i) from unnest(attached.key_columns) with ordinality u (c, i))) end;
   execute format($sql$
     select array_agg(s.key order by s.place), array_agg(s.shard order by s.place), (array_agg(s.reached::text order by s.place desc))[1]::text[]
       from (select %1$s as key, %2$s as shard, array[%3$s] as reached, row_number() over (order by %4$s) as place
               from %5$s r where %6$s%7$s order by %4$s limit $2) s $sql$,
-    key,
+    trunkline._tube_key(attached),
     coalesce('greatest(coalesce((' || attached.shard_expression || E'\n)::int, 0), 0)', 'null::int'),
     (select string_agg(format('r.%I::text', c), ', ' order by i) from unnest(columns) with ordinality u (c, i)),
     (select string_agg(format('r.%I', c), ', ' order by i) from unnest(columns) with ordinality u (c, i)),

@@ -2,13 +2,13 @@
    whether the lane is more than a fair share and should be given back.  Call it again every few seconds; it writes
    nothing when nothing changed.  Errors: TL404, TL423 without a living lease. */
 create or replace function trunkline.tube_join(tube text, process uuid, member text default '')
-returns table (lane int, epoch bigint, live_up_to bigint, backfill_up_to bigint, surplus boolean)
+returns table (lane int, lanes int, epoch bigint, live_up_to bigint, backfill_up_to bigint, surplus boolean)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   present trunkline.tube := trunkline._tube_row(tube);
 begin
   return query
-    select s.place - 1, s.epoch, trunkline._tube_position(present, s.place - 1, 0), trunkline._tube_position(present, s.place - 1, 1), s.surplus
+    select s.place - 1, present.lanes, s.epoch, trunkline._tube_position(present, s.place - 1, 0), trunkline._tube_position(present, s.place - 1, 1), s.surplus
       from trunkline._party_share(format('tube:%s', present.tube_id),
              array(select trunkline._tube_resource(present, g) from generate_series(0, present.lanes - 1) g), process, member) s
      order by s.place;

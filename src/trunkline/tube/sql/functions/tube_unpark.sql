@@ -13,7 +13,7 @@ begin
       returning p.attachment, p.shard, p.key)
     select g.attachment, g.shard, array_agg(g.key order by g.key) as keys from gone g group by 1, 2
   loop
-    perform trunkline._tube_put_entries(present.tube_id, freed.attachment, freed.shard, null, freed.keys, 'T', null, 0);
+    perform trunkline._tube_put_entries(present.tube_id, nullif(freed.attachment, 0), freed.shard, null, freed.keys, 'T', null, 0);
     total := total + cardinality(freed.keys);
   end loop;
   return total;

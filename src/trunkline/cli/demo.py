@@ -1,0 +1,151 @@
+"""``trunkline demo``: see it work, end to end."""
+
+import asyncio
+import signal
+import sys
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trunkline.cli.invocation import Invocation, command, flag, run_async
+from trunkline.cli.output import console, new_table, say
+
+if TYPE_CHECKING:
+    from trunkline.demo.figures import Figures, Proof
+    from trunkline.demo.scenario import Demo
+
+_ONCE = 20_000  # messages
+_PER_SECOND = 3_000
+_SHARE = 0.6  # of the time goes into writing; the rest is for starting and for catching up
+_LEASE = "2 seconds"  # of the demo's own server: so soon a killed member is noticed
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the tree."""
+    command(app, example="trunkline demo --once", reads=True)(demo)
+
+
+def demo(
+    invocation: Invocation,
+    once: Annotated[bool, flag("--once", help=f"Write {_ONCE} messages, however long.")] = False,
+    seconds: Annotated[
+        float, typer.Option(metavar="N", min=1, help="About how long it takes.")
+    ] = 15.0,
+) -> None:
+    """See the log work: two groups, a killed member, dead letters, exact counts."""
+    from trunkline.demo.figures import Amount
+
+    amount = Amount(_PER_SECOND, seconds * _SHARE, _ONCE if once else None)
+    proofs = run_async(_run(invocation, amount))
+    invocation.print(
+        {
+            "claim": proof.claim,
+            "expected": proof.expected,
+            "found": proof.found,
+            "holds": proof.holds,
+        }
+        for proof in proofs
+    )
+    if not all(proof.holds for proof in proofs):
+        raise typer.Exit(1)
+
+
+async def _run(invocation: Invocation, amount: Any) -> "list[Proof]":
+    from trunkline.core import telemetry
+    from trunkline.core.calls import Call, scalar
+    from trunkline.demo.scenario import Demo
+
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
+    if invocation.dsn is None:
+        # Never a database that the environment happens to name.
+        invocation = replace(invocation, instance=invocation.instance or "demo")
+    async with invocation.platform() as platform:
+        telemetry.configure("error")  # what else there is to say, the demo says
+        if invocation.dsn is None:
+            arguments = {"name": "lease.ttl", "value": _LEASE}
+            await platform.db.run(Call("config_set", arguments, scalar))
+        view = View()
+        play = Demo(platform, amount, say=view.say)
+        showing = asyncio.create_task(view.show(play))
+        try:
+            return await play.run(stop)
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from group
+        finally:
+            showing.cancel()
+            await asyncio.wait({showing})
+
+
+class View:
+    """Shows what happens: a picture that changes on a terminal, lines elsewhere."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._began = asyncio.get_running_loop().time()
+        self._events: deque[str] = deque(maxlen=6)
+        self._seen: deque[tuple[float, dict[str, int]]] = deque(maxlen=8)
+
+    def say(self, text: str) -> None:
+        """Something happened."""
+        line = f"{self._seconds():5.1f} s  {text}"
+        self._events.append(line)
+        if not self._terminal:
+            say(line)
+
+    async def show(self, play: "Demo") -> None:
+        """Show the figures until cancelled."""
+        if not self._terminal:
+            while True:
+                await asyncio.sleep(1)
+                self.say(self._line(play.figures))
+        from rich.live import Live
+
+        with Live(console=console(talk=True), auto_refresh=False) as live:
+            try:
+                while True:
+                    live.update(self._picture(play.figures), refresh=True)
+                    await asyncio.sleep(0.25)
+            finally:
+                live.update(self._picture(play.figures), refresh=True)
+
+    def _seconds(self) -> float:
+        return asyncio.get_running_loop().time() - self._began
+
+    def _line(self, figures: "Figures") -> str:
+        lags = ", ".join(f"{group} {lag} behind" for group, lag in sorted(figures.lag.items()))
+        rate = self._rates(figures)["written"]
+        return f"{figures.written:,} written ({rate:,.0f}/s), {lags}, {figures.dead} dead letters"
+
+    def _picture(self, figures: "Figures") -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
+        rates = self._rates(figures)
+        table = new_table()
+        table.add_column("who", min_width=22)
+        for name in ("messages", "per second", "behind"):
+            table.add_column(name, justify="right", min_width=10)
+        table.add_column("")
+        table.add_row("producers", f"{figures.written:,}", f"{rates['written']:,.0f}", "", "")
+        remarks = {
+            "counters": f"{figures.members} members, exactly once into a table",
+            "mailers": f"{figures.failures} failures, {figures.dead} dead letters",
+        }
+        for group, remark in remarks.items():
+            done, lag = figures.done.get(group, 0), figures.lag.get(group, 0)
+            rate = f"{rates[group]:,.0f}"
+            table.add_row(f"group {group}", f"{done:,}", rate, f"{lag:,}", remark)
+        return Group(table, Text(""), *(Text(event) for event in self._events), Text(""))
+
+    def _rates(self, figures: "Figures") -> dict[str, float]:
+        now = {"written": figures.written, **figures.done}
+        self._seen.append((self._seconds(), now))
+        began, before = self._seen[0]
+        elapsed = max(self._seconds() - began, 0.1)
+        return {
+            name: (now.get(name, 0) - before.get(name, 0)) / elapsed
+            for name in ("written", "counters", "mailers")
+        }

@@ -1,0 +1,296 @@
+"""``trunkline log read`` and ``consume``: messages come out."""
+
+import asyncio
+import signal
+import sys
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Self
+
+import typer
+
+from trunkline.cli.invocation import Invocation, command, flag, run_async
+from trunkline.cli.log import Group, Partition, Topic
+from trunkline.cli.output import Format, Writer, open_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trunkline.log.consumer import Batch, Consumer
+    from trunkline.log.models import Message, Start
+    from trunkline.log.models import Partition as Part
+    from trunkline.platform import Platform
+
+FIELDS = ("topic", "partition", "offset", "at", "key", "value", "headers")
+
+_FOR_PEOPLE = ("partition", "offset", "at", "key", "value")
+_MOST = 1_000  # messages that are printed, then committed, at once
+_PLACES = 'earliest, latest, an offset, a time, or "2h ago".'
+
+Print = Annotated[
+    str | None,
+    typer.Option("--print", metavar="NAMES", help=f"What to show, of {','.join(FIELDS)}."),
+]
+Raw = Annotated[bool, flag("--raw", help="The values alone, as they are, one per line.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Stop after N messages.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the tree."""
+    command(
+        app, example="trunkline log read orders --from 120 --limit 10", reads=True, panel="Messages"
+    )(read)
+    example = "trunkline log consume orders --group billing --follow --print key,value"
+    command(app, example=example, reads=True, panel="Messages")(consume)
+
+
+def read(
+    invocation: Invocation,
+    topic: Topic,
+    partition: Partition = None,
+    start: Annotated[
+        str, typer.Option("--from", metavar="PLACE", help=f"Where to begin: {_PLACES}")
+    ] = "earliest",
+    last: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Instead of --from: the last N of each partition."),
+    ] = None,
+    limit: Limit = None,
+    columns: Print = None,
+    raw: Raw = False,
+) -> None:
+    """Read messages up to what is there now, without a group."""
+    from trunkline.cli import inputs
+
+    place = inputs.start(start)
+    with Printer(invocation, columns, raw=raw) as printer:
+        run_async(_read(invocation, topic, partition, place, last, limit, printer))
+
+
+async def _read(
+    invocation: Invocation,
+    topic: str,
+    partition: int | None,
+    place: "Start",
+    last: int | None,
+    limit: int | None,
+    printer: "Printer",
+) -> None:
+    async with invocation.platform() as platform:
+        parts = await platform.log.describe(topic)
+        for part in parts if partition is None else _only(parts, topic, partition):
+            first = (
+                await _first_offset(platform, topic, part, place)
+                if last is None
+                else max(part.first_offset, part.last_offset - last + 1)
+            )
+            rest = None if limit is None else limit - printer.count
+            gathered = []
+            async for message in platform.log.read(topic, part.partition, start=first, limit=rest):
+                gathered.append(message)
+                if len(gathered) == _MOST:
+                    printer.print(gathered)
+                    gathered.clear()
+            printer.print(gathered)
+
+
+def _only(parts: "list[Part]", topic: str, partition: int) -> "list[Part]":
+    from trunkline.core.errors import NotFound
+
+    found = [part for part in parts if part.partition == partition]
+    if not found:
+        raise NotFound(f'topic "{topic}" has partitions 0 to {len(parts) - 1}, got {partition}.')
+    return found
+
+
+async def _first_offset(platform: "Platform", topic: str, part: "Part", place: "Start") -> int:
+    if isinstance(place, int):
+        return place
+    if isinstance(place, str):
+        return part.first_offset if place == "earliest" else part.last_offset + 1
+    return await platform.log.offset_at(topic, part.partition, place)
+
+
+def consume(
+    invocation: Invocation,
+    topic: Topic,
+    group: Group,
+    mode: Annotated[
+        str, typer.Option(metavar="assigned|shared", help="How members share the work.")
+    ] = "assigned",
+    delivery: Annotated[
+        str,
+        typer.Option(
+            metavar="at-least-once|at-most-once", help="Commit after printing, or before."
+        ),
+    ] = "at-least-once",
+    start: Annotated[
+        str, typer.Option("--from", metavar="PLACE", help=f"Where a new group begins: {_PLACES}")
+    ] = "earliest",
+    follow: Annotated[bool, flag("--follow", help="Wait for more until ctrl-C.")] = False,
+    limit: Limit = None,
+    wait: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=0, help="Without --follow: how long to wait for more."),
+    ] = 1.0,
+    columns: Print = None,
+    raw: Raw = False,
+) -> None:
+    """Consume messages for a group, committing what was printed."""
+    from trunkline.cli import inputs
+
+    consuming = Consuming(
+        topic, group, mode, delivery, inputs.start(start), None if follow else wait, limit
+    )
+    with Printer(invocation, columns, raw=raw, endless=follow) as printer:
+        run_async(_consume(invocation, consuming, printer))
+
+
+@dataclass(frozen=True, slots=True)
+class Consuming:
+    """How to consume; ``wait`` None is for ever."""
+
+    topic: str
+    group: str
+    mode: str
+    delivery: str
+    start: "Start"
+    wait: float | None
+    limit: int | None
+
+    @property
+    def divisible(self) -> bool:
+        """Whether a part of a batch can be committed alone."""
+        return self.mode == "assigned" and self.delivery == "at-least-once"
+
+    def batch_size(self, printed: int) -> int:
+        """How many messages may come at once; what is divisible may be too many."""
+        if self.limit is None or self.divisible:
+            return _MOST
+        return min(_MOST, self.limit - printed)
+
+
+async def _consume(invocation: Invocation, consuming: Consuming, printer: "Printer") -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def told() -> None:
+        stop.set()
+        for number in (signal.SIGINT, signal.SIGTERM):  # the second time it is meant
+            loop.remove_signal_handler(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told)
+    async with invocation.platform() as platform:
+        more = True
+        while more and not stop.is_set():
+            size = consuming.batch_size(printer.count)
+            consumer = platform.log.consume(
+                consuming.topic,
+                consuming.group,
+                mode=consuming.mode,
+                delivery=consuming.delivery,
+                start=consuming.start,
+                max_messages=size,
+            )
+            async with consumer:
+                while more and not stop.is_set() and consuming.batch_size(printer.count) == size:
+                    more = await _consume_batch(platform, consumer, consuming, printer, stop)
+
+
+async def _consume_batch(
+    platform: "Platform",
+    consumer: "Consumer",
+    consuming: Consuming,
+    printer: "Printer",
+    stop: asyncio.Event,
+) -> bool:
+    """Print and commit one batch; whether there may be more."""
+    from trunkline.log import calls
+
+    batch = await _poll(consumer, consuming, stop)
+    if batch is None:
+        return False
+    rest = len(batch) if consuming.limit is None else consuming.limit - printer.count
+    messages = batch.messages[:rest]
+    printer.print(messages)
+    if len(messages) == len(batch):
+        await batch.commit()
+    else:
+        part = calls.commit(
+            consuming.topic, consuming.group, batch.partition, batch.token, messages[-1].offset
+        )
+        await platform.db.run(part)
+    return printer.count != consuming.limit
+
+
+async def _poll(consumer: "Consumer", consuming: Consuming, stop: asyncio.Event) -> "Batch | None":
+    """The next batch; when told to stop meanwhile, one that cannot be given back."""
+    polling = asyncio.ensure_future(consumer.poll(consuming.wait))
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({polling, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+    if polling.done():
+        return polling.result()
+    await consumer.close()
+    batch = await polling
+    if batch is not None and consuming.delivery == "at-least-once":
+        await batch.release(reason="its consumer was told to stop")
+        return None
+    return batch
+
+
+class Printer:
+    """Prints messages as they come, and counts them."""
+
+    def __init__(
+        self, invocation: Invocation, columns: str | None, *, raw: bool, endless: bool = False
+    ):
+        from trunkline.cli import inputs
+
+        form = invocation.format
+        if endless and invocation.form is None and form is Format.JSON:
+            form = Format.NL  # an array without end is no JSON
+        usual = _FOR_PEOPLE if form is Format.TABLE else FIELDS
+        self.count = 0
+        self._columns = inputs.columns(columns, known=FIELDS, usual=usual)
+        self._raw = raw
+        self._form = form
+        self._writer: Writer | None = None
+
+    def print(self, messages: "Iterable[Message]") -> None:
+        """Print messages; they have left the program when this returns."""
+        messages = list(messages)
+        self.count += len(messages)
+        if self._raw:
+            lines = b"".join((message.value or b"") + b"\n" for message in messages)
+            sys.stdout.flush()
+            sys.stdout.buffer.write(lines)
+        else:
+            self._opened().write(
+                {name: getattr(message, name) for name in self._columns} for message in messages
+            )
+        sys.stdout.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # What was begun is ended even after an error; where nothing was said, nothing is.
+        begun = error is None or self._writer is not None
+        if begun and not self._raw and not isinstance(error, BrokenPipeError):
+            self._opened().close()
+
+    def _opened(self) -> Writer:
+        if self._writer is None:
+            self._writer = open_stream(self._form, self._columns)
+        return self._writer

@@ -1,0 +1,7 @@
+"""The demonstration behind ``trunkline demo``: a small web shop's page views, end to end.
+
+Two producers write page views. The group *counters* counts them into a table, exactly once, with
+two members, one of which is killed on the way. The group *mailers* handles each of them with
+readers that share the work; a few cannot be handled and end as dead letters. At the end every count
+is compared with what the producers know.
+"""

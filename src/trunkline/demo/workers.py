@@ -1,0 +1,93 @@
+"""Those who write and read page views in the demonstration."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from psycopg import sql
+
+from trunkline.core.errors import LeaseLost
+
+if TYPE_CHECKING:
+    from trunkline.demo.figures import Amount, Figures
+    from trunkline.log.consumer import Batch, Consumer
+    from trunkline.platform import Platform
+
+COUNTERS = "counters"
+MAILERS = "mailers"
+PAGES = tuple(f"/products/{number}" for number in range(1, 25))
+
+_TICK = 0.05  # seconds between two bursts of a producer
+_BROKEN_EVERY = 2_000  # page views: one of so many cannot be handled
+
+
+async def write_views(
+    platform: Platform, topic: str, amount: Amount, figures: Figures, stop: asyncio.Event
+) -> None:
+    """A producer: page views, keyed by page, until there are enough or it is told to stop."""
+    loop = asyncio.get_running_loop()
+    burst = max(1, int(amount.per_second * _TICK))
+    began = loop.time()
+    sent = 0
+    async with platform.log.producer(topic) as producer:
+        while not stop.is_set() and not _enough(amount, sent, loop.time() - began):
+            more = burst if amount.messages is None else min(burst, amount.messages - sent)
+            for number in range(sent + 1, sent + more + 1):
+                page = random.choice(PAGES)  # noqa: S311 - a page, not a secret
+                view = {"page": page, "visitor": number, "broken": number % _BROKEN_EVERY == 0}
+                answer = await producer.send(json.dumps(view), key=page)
+                answer.add_done_callback(lambda done, view=view: _note(figures, view, done))
+            sent += more
+            await asyncio.sleep(max(0.0, began + sent / amount.per_second - loop.time()))
+
+
+def _enough(amount: Amount, sent: int, seconds: float) -> bool:
+    return seconds >= amount.seconds if amount.messages is None else sent >= amount.messages
+
+
+def _note(figures: Figures, view: dict[str, object], done: asyncio.Future[object]) -> None:
+    """Only what was acknowledged counts."""
+    if not done.cancelled() and done.exception() is None:
+        figures.written += 1
+        figures.broken += bool(view["broken"])
+        figures.by_page[str(view["page"])] += 1
+
+
+async def count_views(platform: Platform, consumer: Consumer, schema: str) -> None:
+    """A member of an assigned group: the effect and the position commit together, or not at all."""
+    async for batch in consumer:
+        try:
+            await _count(platform, batch, schema)
+        except LeaseLost:
+            continue  # somebody else has the partition now, and our counts were rolled back
+
+
+async def _count(platform: Platform, batch: Batch, schema: str) -> None:
+    views = Counter(message.key.decode() for message in batch.messages if message.key)
+    upsert = sql.SQL(
+        "insert into {0} as seen (page, views) values (%s, %s)"
+        " on conflict (page) do update set views = seen.views + excluded.views"
+    ).format(sql.Identifier(schema, "views"))
+    async with platform.transaction() as connection:
+        async with connection.cursor() as cursor:
+            await cursor.executemany(upsert, sorted(views.items()))
+        await batch.commit(on=connection)
+
+
+async def mail_views(consumer: Consumer, figures: Figures) -> None:
+    """A reader of a shared group; what it cannot handle it gives back with the reason."""
+    async for batch in consumer:
+        try:
+            for message in batch.messages:
+                if json.loads(message.value or b"{}")["broken"]:
+                    raise ValueError(f"view {message.offset} has no address")
+                figures.mailed.add((message.partition, message.offset))
+        except ValueError as error:
+            figures.failures += 1
+            await batch.release(reason=str(error))
+        else:
+            await batch.commit()

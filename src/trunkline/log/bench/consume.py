@@ -1,0 +1,96 @@
+"""Cell `consume`: reading a backlog in ranges of 5000, each committed."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from trunkline.log.batches import pack
+from trunkline.log import calls
+from trunkline.log.bench.measure import Row, Slice, Target, figures, interleave, ratio
+from trunkline.log.bench.messages import make_messages
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from typing import Any
+
+    from trunkline.log.bench.lab import Lab
+    from trunkline.log.bench.measure import Side
+    from trunkline.log.consumer import Batch
+
+_RANGE = 5000
+_BATCH = 500
+
+
+async def consume(lab: Lab) -> AsyncIterator[Row]:
+    """All of a backlog, by an assigned consumer and by shared claims."""
+    backlog = 50_000 if lab.quick else 200_000
+    topic = _fill(lab, backlog)
+    sides = {
+        "baseline": _baseline(lab, backlog),
+        "assigned, values": _ours(lab, topic, backlog, "assigned", lambda batch: batch.values),
+        "shared, values": _ours(lab, topic, backlog, "shared", lambda batch: batch.values),
+        "assigned, messages": _ours(
+            lab, topic, backlog, "assigned", lambda batch: batch.messages
+        ),
+        "assigned, Arrow": _ours(lab, topic, backlog, "assigned", lambda batch: batch.to_arrow()),
+    }
+    found = await interleave(lab, sides)
+    for name in list(sides)[1:]:
+        yield Row(
+            "consume",
+            f"100 B, ranges of {_RANGE}, {name}",
+            ratio(found[name], found["baseline"]),
+            target=Target(at_least=5) if name.endswith("values") else None,
+            ours=figures(found[name]),
+            baseline=figures(found["baseline"]),
+            runs=lab.runs,
+        )
+
+
+def _fill(lab: Lab, backlog: int) -> str:
+    topic = lab.create("consume")
+    messages = make_messages(_BATCH, size=100)
+    batch = pack(messages)
+    for _ in range(backlog // _BATCH):
+        lab.db.run(calls.append_batch(topic, 0, batch))
+        lab.baseline.append(messages)
+    lab.baseline.analyze()
+    return topic
+
+
+def _ours(
+    lab: Lab, topic: str, backlog: int, mode: str, take: Callable[[Batch], Any]
+) -> Side:
+    async def side(_seconds: float) -> Slice:
+        latencies = []
+        seen = 0
+        group = uuid4().hex
+        async with lab.log.consume(topic, group, mode=mode, max_messages=_RANGE) as consumer:
+            begin = now = time.perf_counter()
+            while seen < backlog:
+                batch = await consumer.poll()
+                assert batch is not None
+                seen += len(take(batch))
+                await batch.commit()
+                before, now = now, time.perf_counter()
+                latencies.append(now - before)
+        return Slice(seen, now - begin, latencies)
+
+    return side
+
+
+def _baseline(lab: Lab, backlog: int) -> Side:
+    async def side(_seconds: float) -> Slice:
+        latencies = []
+        seen = 0
+        lab.baseline.start("bench")
+        begin = now = time.perf_counter()
+        while seen < backlog:
+            seen += len(lab.baseline.claim("bench", _RANGE))
+            before, now = now, time.perf_counter()
+            latencies.append(now - before)
+        return Slice(seen, now - begin, latencies)
+
+    return side

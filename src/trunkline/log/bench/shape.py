@@ -1,0 +1,96 @@
+"""Cells `topics` and `stored`: the cost of a message does not depend on how much there is."""
+
+from __future__ import annotations
+
+from itertools import cycle
+from random import Random
+from typing import TYPE_CHECKING
+
+from trunkline.log import calls
+from trunkline.log.batches import decode, pack
+from trunkline.log.bench.measure import Row, Target, calling, figures, interleave
+from trunkline.log.bench.messages import make_messages
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from trunkline.log.bench.lab import Lab
+    from trunkline.log.bench.measure import Side
+
+_FLAT = Target(at_most=1.3)
+_BATCH = 500
+_RANGE = 5000
+
+
+async def topics(lab: Lab) -> AsyncIterator[Row]:
+    """Appends and reads that go round 1, 10 and 100 topics."""
+    counts = (1, 10) if lab.quick else (1, 10, 100)
+    made = {n: [lab.create("topics") for _ in range(n)] for n in counts}
+    for names in made.values():
+        for name in names:
+            _fill(lab, name, _RANGE, batch=_BATCH)
+    for verb, side in (("append", _append), ("read", _read)):
+        sides = {f"{n} topics": side(lab, names) for n, names in made.items()}
+        yield await _flat(lab, "topics", verb, sides)
+
+
+async def stored(lab: Lab) -> AsyncIterator[Row]:
+    """Appends to and reads from topics that hold 1e4, 1e6 and, in a full run, 1e7 messages."""
+    sizes = (10**4, 10**5) if lab.quick else (10**4, 10**6)
+    if lab.full:
+        sizes = (*sizes, 10**7)
+    made = {n: lab.create("stored") for n in sizes}
+    for n, name in made.items():
+        _fill(lab, name, n, batch=_RANGE)
+    lab.maintain()
+    for verb, side in (("append", _append), ("read", _read)):
+        sides = {f"{n:.0e} stored".replace("e+0", "e"): side(lab, [name]) for n, name in made.items()}
+        yield await _flat(lab, "stored", verb, sides)
+
+
+async def _flat(lab: Lab, cell: str, verb: str, sides: Mapping[str, Side]) -> Row:
+    found = {name: figures(parts) for name, parts in (await interleave(lab, sides)).items()}
+    least, most = list(found)[0], list(found)[-1]
+    costs = [one.p50_ms for one in found.values()]
+    return Row(
+        cell,
+        f"100 B, {verb}, {most} vs {least}",
+        round(max(costs) / costs[0], 2),
+        target=_FLAT,
+        ours=found[most],
+        baseline=found[least],
+        runs=lab.runs,
+        note="p50 of the dearest over that of the first; the baseline here is ours with the least",
+        details={"p50_ms": {name: one.p50_ms for name, one in found.items()}},
+    )
+
+
+def _fill(lab: Lab, topic: str, n: int, *, batch: int) -> None:
+    packed = pack(make_messages(batch, size=100))
+    for _ in range(n // batch):
+        lab.db.run(calls.append_batch(topic, 0, packed))
+
+
+def _append(lab: Lab, names: Sequence[str]) -> Side:
+    turn = cycle(names)
+    messages = make_messages(_BATCH, size=100)
+
+    async def work() -> int:
+        lab.db.run(calls.append_batch(next(turn), 0, pack(messages)))
+        return _BATCH
+
+    return calling(work)
+
+
+def _read(lab: Lab, names: Sequence[str]) -> Side:
+    turn = cycle(names)
+    ends = {name: lab.db.run(calls.describe(name))[0].last_offset for name in names}
+    source = Random(1)  # noqa: S311 - repeatable, not secret
+
+    async def work() -> int:
+        name = next(turn)
+        begin = 1 + source.randrange(max(1, ends[name] - _RANGE)) // _RANGE * _RANGE
+        rows = lab.db.run(calls.fetch(name, 0, begin, max_messages=_RANGE))
+        return sum(len(decode(row).values) for row in rows)
+
+    return calling(work)

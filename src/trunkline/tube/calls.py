@@ -1,0 +1,364 @@
+"""What tubes ask of the database: one builder per SQL function."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from trunkline.core.calls import Call, many, nothing, one, scalar
+from trunkline.tube.models import (
+    Attachment,
+    Backfill,
+    DownstreamRow,
+    Entry,
+    LaneShare,
+    LaneStats,
+    Listed,
+    Parked,
+    Tube,
+    Version,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import timedelta
+    from uuid import UUID
+
+_KEYS = {"keys": "text[]"}
+
+
+def ensure(tube: str, *, lanes: int | None = None, condition: str | None = None) -> Call[Tube]:
+    """Make a tube, or change its lanes and condition; None keeps what is there."""
+    return Call(
+        "tube_ensure",
+        {"tube": tube, "lanes": lanes, "condition": condition},
+        one(Tube),
+        safe_to_repeat=True,
+    )
+
+
+def drop(tube: str, *, force: bool = False) -> Call[None]:
+    """Drop a tube and detach all its tables."""
+    return Call("tube_drop", {"tube": tube, "force": force}, nothing)
+
+
+def attach(
+    tube: str,
+    relation: str,
+    *,
+    shard: int | str | None = None,
+    condition: str | None = None,
+    key_columns: Sequence[str] | None = None,
+    on_error: str = "fail",
+) -> Call[Attachment]:
+    """Capture the changes of a table into a tube."""
+    return Call(
+        "tube_attach",
+        {
+            "tube": tube,
+            "relation": relation,
+            "shard": None if shard is None else str(shard),
+            "condition": condition,
+            "key_columns": None if key_columns is None else list(key_columns),
+            "on_error": on_error,
+        },
+        one(Attachment),
+        safe_to_repeat=True,
+        types={"relation": "regclass", "key_columns": "text[]"},
+    )
+
+
+def detach(tube: str, relation: str) -> Call[bool]:
+    """Stop capturing a table; what is queued is still delivered."""
+    return Call(
+        "tube_detach",
+        {"tube": tube, "relation": relation},
+        scalar,
+        safe_to_repeat=True,
+        types={"relation": "regclass"},
+    )
+
+
+def list_tubes(relation: str | None = None) -> Call[list[Listed]]:
+    """Tubes and their tables."""
+    return Call(
+        "tube_list",
+        {"relation": relation},
+        many(Listed),
+        safe_to_repeat=True,
+        types={"relation": "regclass"},
+    )
+
+
+def stats(tube: str | None = None) -> Call[list[LaneStats]]:
+    """Lanes of tubes: what waits, since when, who works on it."""
+    return Call("tube_stats", {"tube": tube}, many(LaneStats), safe_to_repeat=True)
+
+
+def touch(
+    tube: str,
+    relation: str | None,
+    keys: Sequence[object],
+    *,
+    payload: Any = None,
+    op: str = "T",
+    shard: int | None = None,
+) -> Call[int]:
+    """Touch keys by hand: they are delivered as if their rows had changed."""
+    return Call(
+        "tube_touch",
+        {
+            "tube": tube,
+            "relation": relation,
+            "keys": [key_text(key) for key in keys],
+            "payload": None if payload is None else json.dumps(payload),
+            "op": op,
+            "shard": shard,
+        },
+        scalar,
+        safe_to_repeat=True,
+        types={**_KEYS, "relation": "regclass", "payload": "jsonb"},
+    )
+
+
+def insert(
+    tubes: Sequence[str],
+    query: str,
+    *,
+    shard: int,
+    op: str = "B",
+    relation: str | None = None,
+    chunk: int = 20_000,
+) -> Call[int]:
+    """Touch every key that a query returns, in one or several tubes."""
+    return Call(
+        "tube_insert",
+        {
+            "tubes": list(tubes),
+            "query": query,
+            "shard": shard,
+            "op": op,
+            "relation": relation,
+            "chunk": chunk,
+        },
+        scalar,
+        types={"tubes": "text[]", "relation": "regclass"},
+    )
+
+
+def tick() -> Call[int]:
+    """Number the entries that were committed since the last tick."""
+    return Call("tube_tick", {}, scalar, safe_to_repeat=True)
+
+
+def head() -> Call[int]:
+    """The highest position that is numbered."""
+    return Call("tube_head", {}, scalar, safe_to_repeat=True)
+
+
+def read(
+    tube: str,
+    lane: int,
+    priority: int,
+    from_position: int,
+    to_position: int,
+    *,
+    max_entries: int = 1_000,
+) -> Call[list[Entry]]:
+    """Entries of a lane in a range of positions, in order."""
+    return Call(
+        "tube_read",
+        {
+            "tube": tube,
+            "lane": lane,
+            "priority": priority,
+            "from_position": from_position,
+            "to_position": to_position,
+            "max_entries": max_entries,
+        },
+        many(Entry),
+        safe_to_repeat=True,
+    )
+
+
+def join(tube: str, process: UUID, *, member: str = "") -> Call[list[LaneShare]]:
+    """Take part in working a tube: the lanes that are yours."""
+    return Call(
+        "tube_join",
+        {"tube": tube, "process": process, "member": member},
+        many(LaneShare),
+        safe_to_repeat=True,
+    )
+
+
+def leave(
+    tube: str, process: UUID, *, member: str = "", lanes: Sequence[int] | None = None
+) -> Call[None]:
+    """Give lanes back, or leave the tube."""
+    return Call(
+        "tube_leave",
+        {
+            "tube": tube,
+            "process": process,
+            "member": member,
+            "lanes": None if lanes is None else list(lanes),
+        },
+        nothing,
+        safe_to_repeat=True,
+        types={"lanes": "int[]"},
+    )
+
+
+def ack(
+    tube: str, lane: int, epoch: int, *, live_up_to: int | None, backfill_up_to: int | None
+) -> Call[None]:
+    """Say that everything of a lane up to these positions is done."""
+    return Call(
+        "tube_ack",
+        {
+            "tube": tube,
+            "lane": lane,
+            "epoch": epoch,
+            "live_up_to": live_up_to,
+            "backfill_up_to": backfill_up_to,
+        },
+        nothing,
+        safe_to_repeat=True,
+    )
+
+
+def park(
+    tube: str,
+    lane: int,
+    epoch: int,
+    *,
+    attachment: int,
+    shard: int,
+    key: str,
+    attempts: int,
+    error: str,
+) -> Call[None]:
+    """Set a key aside that keeps failing."""
+    return Call(
+        "tube_park",
+        {
+            "tube": tube,
+            "lane": lane,
+            "epoch": epoch,
+            "attachment": attachment,
+            "shard": shard,
+            "key": key,
+            "attempts": attempts,
+            "error": error,
+        },
+        nothing,
+        safe_to_repeat=True,
+    )
+
+
+def parked(tube: str | None = None) -> Call[list[Parked]]:
+    """Keys that were set aside, with their error."""
+    return Call("tube_parked", {"tube": tube}, many(Parked), safe_to_repeat=True)
+
+
+def unpark(tube: str, keys: Sequence[object] | None = None) -> Call[int]:
+    """Try parked keys again."""
+    return Call(
+        "tube_unpark",
+        {"tube": tube, "keys": None if keys is None else [key_text(key) for key in keys]},
+        scalar,
+        safe_to_repeat=True,
+        types=_KEYS,
+    )
+
+
+def enrich(attachment: int, keys: Sequence[str]) -> Call[dict[str, str | None]]:
+    """The rows behind keys as JSON text; None for what is gone."""
+    return Call(
+        "tube_enrich_text",
+        {"attachment": attachment, "keys": list(keys)},
+        lambda rows: {row["key"]: row["document"] for row in rows},
+        safe_to_repeat=True,
+        binary=True,
+        types=_KEYS,
+    )
+
+
+def version() -> Call[Version]:
+    """The version of what is read after this."""
+    return Call(
+        "tube_version",
+        {},
+        lambda rows: Version.parse(rows[0]["incarnation"], rows[0]["lsn"]),
+        safe_to_repeat=True,
+    )
+
+
+def backfill_schedule(
+    tube: str,
+    *,
+    relation: str | None = None,
+    order_by: str | None = None,
+    chunk: int = 10_000,
+    throttle: timedelta | None = None,
+) -> Call[list[int]]:
+    """Emit every row of a table anew, in chunks, behind live changes; the backfills' numbers."""
+    arguments = {
+        "tube": tube,
+        "relation": relation,
+        "order_by": order_by,
+        "chunk": chunk,
+        "throttle": throttle,
+    }
+    if throttle is None:
+        del arguments["throttle"]
+    return Call(
+        "tube_backfill_schedule",
+        arguments,
+        lambda rows: [row["backfill"] for row in rows],
+        safe_to_repeat=True,
+        types={"relation": "regclass"},
+    )
+
+
+def backfill_step(backfill: int) -> Call[bool]:
+    """Do the next chunk of a backfill; whether there is more to do."""
+    return Call("tube_backfill_step", {"backfill": backfill}, scalar, safe_to_repeat=True)
+
+
+def backfill_status(tube: str | None = None) -> Call[list[Backfill]]:
+    """Backfills of a tube, newest first: how far they are and what they wait for."""
+    return Call("tube_backfill_status", {"tube": tube}, many(Backfill), safe_to_repeat=True)
+
+
+def backfill_pause(tube: str, *, pause: bool = True) -> Call[int]:
+    """Pause the backfills of a tube, or go on with them."""
+    return Call("tube_backfill_pause", {"tube": tube, "pause": pause}, scalar, safe_to_repeat=True)
+
+
+def backfill_cancel(tube: str) -> Call[int]:
+    """Give up the backfills of a tube that are under way."""
+    return Call("tube_backfill_cancel", {"tube": tube}, scalar, safe_to_repeat=True)
+
+
+def downstream(tube: str, kind: str | None, options: Mapping[str, Any] | None = None) -> Call[None]:
+    """Say where a tube goes, so that ``trunkline up`` can run it."""
+    return Call(
+        "tube_downstream",
+        {"tube": tube, "kind": kind, "options": json.dumps(dict(options or {}))},
+        nothing,
+        safe_to_repeat=True,
+        types={"options": "jsonb"},
+    )
+
+
+def downstreams() -> Call[list[DownstreamRow]]:
+    """Which tubes go where."""
+    return Call("tube_downstreams", {}, many(DownstreamRow), safe_to_repeat=True)
+
+
+def key_text(key: object) -> str:
+    """A key as tubes hold it: the text of the column, or a JSON array for several."""
+    if isinstance(key, tuple | list):
+        return json.dumps(list(key), separators=(", ", ": "), default=str)
+    return str(key)

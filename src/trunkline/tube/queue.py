@@ -1,0 +1,179 @@
+"""The per-key queue of one lane: which keys wait, which are in flight, which entries are done.
+
+Pure state, no I/O. A key is in flight once at most; touches that come meanwhile are kept and make
+it run exactly once more. A position counts as done when all keys of its entry are, so the
+*watermark* (everything at or below is done) can be acknowledged at any time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any
+
+from trunkline.tube.models import BACKFILL, LIVE, Entry, KeyId, Touch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Place = tuple[int, int]
+"""Priority and position of an entry."""
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A key to deliver, for all the entries that asked for it."""
+
+    id: KeyId
+    relation: str | None
+    op: str
+    payload: Any
+    priority: int
+    places: list[Place] = field(default_factory=list)
+    attempts: int = 0
+
+    def touch(self) -> Touch:
+        """The key as enrichment functions see it."""
+        attachment, shard, key = self.id
+        return Touch(attachment, self.relation, shard, key, self.op, self.payload)
+
+
+class LaneQueue:
+    """Keys of one lane between reading and acknowledging."""
+
+    def __init__(self, live_up_to: int, backfill_up_to: int):
+        self.read_up_to = [live_up_to, backfill_up_to]
+        self._open: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        self._waiting: tuple[dict[KeyId, Pending], dict[KeyId, Pending]] = ({}, {})
+        self._flying: dict[KeyId, Pending] = {}
+        self._again: dict[KeyId, Pending] = {}
+        self._delayed: dict[KeyId, Pending] = {}
+        self._due: list[tuple[float, int, KeyId]] = []
+        self._number = count()
+
+    def __len__(self) -> int:
+        waiting = len(self._waiting[LIVE]) + len(self._waiting[BACKFILL])
+        return waiting + len(self._flying) + len(self._delayed)
+
+    @property
+    def in_flight(self) -> int:
+        """Keys that were taken and are neither done nor failed."""
+        return len(self._flying)
+
+    def add(self, priority: int, entry: Entry) -> None:
+        """Queue the keys of an entry; a control entry stays open until it is settled."""
+        if entry.control is not None:
+            self._open[priority][entry.up_to] = 1
+        elif entry.keys:
+            self._open[priority][entry.up_to] = 0
+            self.extend(
+                (priority, entry.up_to),
+                (KeyId(entry.attachment or 0, entry.shard, key) for key in entry.keys),
+                relation=entry.relation,
+                op=entry.op,
+                payload=entry.payload,
+            )
+
+    def extend(
+        self,
+        place: Place,
+        ids: Iterable[KeyId],
+        *,
+        relation: str | None,
+        op: str,
+        payload: Any = None,
+    ) -> None:
+        """Queue further keys for an entry that is open."""
+        priority, position = place
+        for key in dict.fromkeys(ids):
+            self._open[priority][position] += 1
+            pending = self._queued(key) or self._enqueue(
+                Pending(key, relation, op, payload, priority)
+            )
+            pending.places.append(place)
+            if priority < pending.priority:
+                self._hasten(pending)
+
+    def settle(self, place: Place) -> None:
+        """Nothing more will be queued for a control entry."""
+        self._close(place)
+
+    def take(self, most: int, *, backfill_share: float) -> list[Pending]:
+        """Put keys in flight: live ones first, with a share kept for backfill."""
+        reserved = min(len(self._waiting[BACKFILL]), max(1, int(most * backfill_share)))
+        taken = self._first(LIVE, most - reserved)
+        taken += self._first(BACKFILL, most - len(taken))
+        taken += self._first(LIVE, most - len(taken))
+        return taken
+
+    def done(self, pending: Pending) -> None:
+        """A key was delivered, or set aside."""
+        del self._flying[pending.id]
+        for place in pending.places:
+            self._close(place)
+        if again := self._again.pop(pending.id, None):
+            self._enqueue(again)
+
+    def failed(self, pending: Pending, *, retry_at: float) -> None:
+        """A key was not delivered; it comes back at a time, with what touched it meanwhile."""
+        del self._flying[pending.id]
+        if again := self._again.pop(pending.id, None):
+            pending.places += again.places
+            pending.priority = min(pending.priority, again.priority)
+        self._delayed[pending.id] = pending
+        heapq.heappush(self._due, (retry_at, next(self._number), pending.id))
+
+    def wake(self, now: float) -> None:
+        """Keys whose time has come wait again."""
+        while self._due and self._due[0][0] <= now:
+            _, _, key = heapq.heappop(self._due)
+            if pending := self._delayed.pop(key, None):
+                self._enqueue(pending)
+
+    def next_due(self) -> float | None:
+        """When the next delayed key is due."""
+        return self._due[0][0] if self._due else None
+
+    def watermark(self, priority: int) -> int:
+        """Everything of a priority at or below this position is done."""
+        first = next(iter(self._open[priority]), None)
+        return self.read_up_to[priority] if first is None else first - 1
+
+    def _queued(self, key: KeyId) -> Pending | None:
+        if key in self._flying:
+            if key not in self._again:
+                flying = self._flying[key]
+                self._again[key] = Pending(
+                    key, flying.relation, flying.op, flying.payload, BACKFILL
+                )
+            return self._again[key]
+        return self._waiting[LIVE].get(key) or self._waiting[BACKFILL].get(
+            key, self._delayed.get(key)
+        )
+
+    def _enqueue(self, pending: Pending) -> Pending:
+        self._waiting[pending.priority][pending.id] = pending
+        return pending
+
+    def _hasten(self, pending: Pending) -> None:
+        """A live touch makes a key of the backfill a live one."""
+        pending.priority = LIVE
+        if self._waiting[BACKFILL].pop(pending.id, None) is not None:
+            self._enqueue(pending)
+
+    def _first(self, priority: int, most: int) -> list[Pending]:
+        waiting = self._waiting[priority]
+        taken = list(islice(waiting.values(), max(most, 0)))
+        for pending in taken:
+            del waiting[pending.id]
+            self._flying[pending.id] = pending
+        return taken
+
+    def _close(self, place: Place) -> None:
+        priority, position = place
+        left = self._open[priority][position] - 1
+        if left:
+            self._open[priority][position] = left
+        else:
+            del self._open[priority][position]

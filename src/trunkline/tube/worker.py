@@ -1,0 +1,460 @@
+"""`Worker`: takes the touches of a tube to its downstream, at least once, newest state last.
+
+It owns lanes (by lease and epoch), reads their entries, and keeps one `LaneQueue` per lane. Batches
+of keys go out in parallel: read the version, enrich, write, note what failed. What failed comes
+back with back-off; a key that keeps failing is parked. Watermarks are acknowledged with the epoch;
+a worker that lost its lane is refused and forgets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from trunkline.core import telemetry
+from trunkline.core.backoff import Backoff
+from trunkline.core.errors import LeaseLost, NotFound, TrunklineError, Unavailable
+from trunkline.core.service import Probe
+from trunkline.tube import calls
+from trunkline.tube.models import BACKFILL, LIVE, Change, Entry, KeyId, Version
+from trunkline.tube.queue import LaneQueue, Pending, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping, Sequence
+    from uuid import UUID
+
+    from trunkline.core.db import AsyncDb
+    from trunkline.core.lease import ProcessLease
+    from trunkline.core.listen import Listener, Subscription
+    from trunkline.tube.downstreams.base import Downstream
+    from trunkline.tube.enrichment import Enricher
+    from trunkline.tube.models import LaneShare
+
+logger = telemetry.get_logger(__name__)
+
+_REJOIN_EVERY = 3.0
+_FAR_BEHIND = 1_000  # positions: what an idle lane may lag before it writes its cursor
+_GARBAGE_PAGE = 5_000
+_TROUBLE = (Unavailable, OSError, TimeoutError)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a worker goes about it."""
+
+    batch: int = 1_000
+    parallelism: int = 4
+    queue_keys: int = 20_000
+    backfill_share: float = 0.2
+    exclude_backfill: bool = False
+    park_after: int = 8
+    retry_first: float = 0.5
+    retry_longest: float = 60.0
+    poll_interval: float = 0.25
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """A lane that is ours."""
+
+    number: int
+    lanes: int
+    epoch: int
+    queue: LaneQueue
+    acked: list[int]
+    controls: list[tuple[Place, Entry]] = field(default_factory=list)
+    surplus: bool = False
+    lost: bool = False
+    worked: bool = False
+
+
+class Worker:
+    """Works one tube into one downstream. Any number may run; each lane has one of them."""
+
+    def __init__(
+        self,
+        db: AsyncDb,
+        lease: ProcessLease,
+        listener: Listener,
+        *,
+        tube: str,
+        downstream: Downstream,
+        enricher: Enricher,
+        member: str = "",
+        pace: Pace | None = None,
+    ):
+        self.tube = tube
+        self.delivered: Probe[int] = Probe()
+        self._db = db
+        self._lease = lease
+        self._listener = listener
+        self._downstream = downstream
+        self._enricher = enricher
+        self._member = member
+        self._pace = pace or Pace()
+        self._lanes: dict[int, Lane] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._collecting: set[asyncio.Task[None]] = set()
+        self._trouble = Backoff(first=0.2, longest=10.0)
+        self._hold_until = 0.0
+        self._rejoin_at = 0.0
+        self._delivered = 0
+        self._woken = asyncio.Event()
+        self._counter = telemetry.counter("tube_delivered_keys", tube=tube)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until told to stop; then finish what is in flight and give the lanes back."""
+        process = await self._lease.hold()
+        await self._downstream.open()
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            async with self._listener.subscribe("tube:") as heard:
+                listening = asyncio.create_task(self._listen(heard))
+                try:
+                    while not stop.is_set():
+                        busy = await self._step(process)
+                        if not busy:
+                            await self._rest(stopped)
+                finally:
+                    listening.cancel()
+                    await asyncio.wait({listening})
+        finally:
+            stopped.cancel()
+            await self._finish(process)
+
+    async def run_once(self) -> int:
+        """Deliver what is there now, and return how many keys it was; for tests and scripts."""
+        process = await self._lease.hold()
+        await self._downstream.open()
+        before = self._delivered
+        self._rejoin_at = 0.0
+        while await self._step(process) or self._unsettled():
+            if self._tasks or self._collecting:
+                await asyncio.wait(
+                    self._tasks | self._collecting, return_when=asyncio.FIRST_COMPLETED
+                )
+            else:
+                await asyncio.sleep(0.01)
+        await self._acknowledge()
+        return self._delivered - before
+
+    async def _step(self, process: UUID) -> bool:
+        """One round: who owns what, read, send, acknowledge; whether there is more to do now."""
+        try:
+            if time.monotonic() >= self._rejoin_at:
+                await self._rejoin(process)
+            read = await self._read()
+            sent = self._send()
+            await self._acknowledge()
+        except _TROUBLE as error:
+            self._hold(error)
+            return False
+        except NotFound:  # the tube was dropped
+            self._lanes.clear()
+            self._rejoin_at = time.monotonic() + _REJOIN_EVERY
+            return False
+        return bool(read or sent)
+
+    def _unsettled(self) -> bool:
+        return any(len(lane.queue) or lane.controls for lane in self._lanes.values()) or bool(
+            self._tasks or self._collecting
+        )
+
+    async def _listen(self, heard: Subscription) -> None:
+        while True:
+            if await heard.wait(3600):
+                self._woken.set()
+
+    async def _rest(self, stopped: asyncio.Task[bool]) -> None:
+        """Wait for a wake-up, a batch that ends, a retry that is due, or the poll interval."""
+        now = time.monotonic()
+        due = [at for lane in self._lanes.values() if (at := lane.queue.next_due()) is not None]
+        until = min([now + self._pace.poll_interval, *due])
+        if self._hold_until > now:
+            until = min(self._hold_until, now + self._pace.poll_interval)
+        woken = asyncio.create_task(self._woken.wait())
+        await asyncio.wait(
+            {stopped, woken, *self._tasks, *self._collecting},
+            timeout=max(0.0, until - now),
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        woken.cancel()
+        self._woken.clear()
+
+    async def _rejoin(self, process: UUID) -> None:
+        try:
+            shares = await self._db.run(calls.join(self.tube, process, member=self._member))
+        except LeaseLost:
+            await self._lease.renew()
+            return
+        self._rejoin_at = time.monotonic() + _REJOIN_EVERY
+        ours = {share.lane: share for share in shares}
+        for number, lane in list(self._lanes.items()):
+            if number not in ours or ours[number].epoch != lane.epoch:
+                self._lose(lane)
+        for share in shares:
+            lane = self._lanes.get(share.lane) or self._begin(share)
+            lane.surplus = share.surplus
+        leaving = [
+            lane.number for lane in self._lanes.values() if lane.surplus and not len(lane.queue)
+        ]
+        if leaving:
+            await self._acknowledge()
+            await self._db.run(calls.leave(self.tube, process, member=self._member, lanes=leaving))
+            for number in leaving:
+                del self._lanes[number]
+
+    def _begin(self, share: LaneShare) -> Lane:
+        lane = Lane(
+            share.lane,
+            share.lanes,
+            share.epoch,
+            LaneQueue(share.live_up_to, share.backfill_up_to),
+            [share.live_up_to, share.backfill_up_to],
+        )
+        self._lanes[share.lane] = lane
+        return lane
+
+    def _lose(self, lane: Lane) -> None:
+        lane.lost = True
+        self._lanes.pop(lane.number, None)
+        logger.info("lane lost", tube=self.tube, lane=lane.number, epoch=lane.epoch)
+
+    async def _read(self) -> int:
+        """Fill the queues of lanes that have room; how many entries came."""
+        head = await self._db.run(calls.head())
+        came = 0
+        for lane in list(self._lanes.values()):
+            for priority in (LIVE, BACKFILL):
+                if lane.surplus or len(lane.queue) >= self._pace.queue_keys:
+                    continue
+                if priority == BACKFILL and self._pace.exclude_backfill:
+                    continue
+                came += await self._read_lane(lane, priority, head)
+        return came
+
+    async def _read_lane(self, lane: Lane, priority: int, head: int) -> int:
+        queue = lane.queue
+        if queue.read_up_to[priority] >= head:
+            return 0
+        most = 500
+        entries = await self._db.run(
+            calls.read(
+                self.tube,
+                lane.number,
+                priority,
+                queue.read_up_to[priority] + 1,
+                head,
+                max_entries=most,
+            )
+        )
+        lane.worked = lane.worked or bool(entries)
+        for entry in entries:
+            queue.add(priority, entry)
+            if entry.control is not None:
+                lane.controls.append(((priority, entry.up_to), entry))
+        queue.read_up_to[priority] = entries[-1].up_to if len(entries) == most else head
+        return len(entries)
+
+    def _send(self) -> int:
+        """Start batches while there is room; how many keys went out."""
+        now = time.monotonic()
+        sent = 0
+        for lane in self._lanes.values():
+            self._control(lane)
+        if now < self._hold_until:
+            return 0
+        for lane in self._lanes.values():
+            lane.queue.wake(now)
+            while len(self._tasks) < self._pace.parallelism:
+                batch = lane.queue.take(self._pace.batch, backfill_share=self._pace.backfill_share)
+                if not batch:
+                    break
+                sent += len(batch)
+                self._start(self._tasks, self._deliver(lane, batch))
+        return sent
+
+    @staticmethod
+    def _start(tasks: set[asyncio.Task[None]], work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _deliver(self, lane: Lane, batch: Sequence[Pending]) -> None:
+        try:
+            failures = await self._write(batch)
+        except _TROUBLE as error:
+            self._hold(error)
+            failures = None
+        except Exception as error:  # noqa: BLE001 - one bad key harms only itself
+            if len(batch) > 1:
+                middle = len(batch) // 2
+                await self._deliver(lane, batch[:middle])
+                await self._deliver(lane, batch[middle:])
+                return
+            failures = {batch[0].id: f"{type(error).__name__}: {error}"}
+        if lane.lost:
+            return
+        now = time.monotonic()
+        if failures is None:
+            for pending in batch:
+                lane.queue.failed(pending, retry_at=self._hold_until)
+            return
+        self._trouble.reset()
+        for pending in batch:
+            reason = failures.get(pending.id)
+            if reason is None:
+                lane.queue.done(pending)
+            else:
+                await self._failed(lane, pending, reason, now)
+        done = len(batch) - len(failures)
+        self._delivered += done
+        self._counter.inc(done)
+        self.delivered.send(done)
+
+    async def _failed(self, lane: Lane, pending: Pending, reason: str, now: float) -> None:
+        pending.attempts += 1
+        if pending.attempts < self._pace.park_after:
+            wait = min(
+                self._pace.retry_first * 2 ** (pending.attempts - 1), self._pace.retry_longest
+            )
+            lane.queue.failed(pending, retry_at=now + wait)
+            return
+        attachment, shard, key = pending.id
+        try:
+            await self._db.run(
+                calls.park(
+                    self.tube,
+                    lane.number,
+                    lane.epoch,
+                    attachment=attachment,
+                    shard=shard,
+                    key=key,
+                    attempts=pending.attempts,
+                    error=reason,
+                )
+            )
+        except LeaseLost:
+            self._lose(lane)
+        except TrunklineError:
+            lane.queue.failed(pending, retry_at=now + self._pace.retry_longest)
+        else:
+            logger.warning("parked", tube=self.tube, key=key, shard=shard, error=reason)
+            lane.queue.done(pending)
+
+    async def _write(self, batch: Sequence[Pending]) -> Mapping[KeyId, str]:
+        """Bring a batch downstream; the keys that were refused, with the reason."""
+        version = await self._db.run(calls.version())
+        groups: dict[int, list[Pending]] = defaultdict(list)
+        for pending in batch:
+            groups[pending.id.attachment].append(pending)
+        upserts: list[Change] = []
+        deletes: list[Change] = []
+        origin: dict[Change, KeyId] = {}
+        for attachment, group in groups.items():
+            touches = [pending.touch() for pending in group]
+            documents = await self._enricher(attachment, touches, version)
+            for pending in group:
+                document = documents.get(pending.id.key)
+                change = Change(
+                    pending.relation or "", pending.id.shard, pending.id.key, document, version
+                )
+                origin[change] = pending.id
+                (deletes if document is None else upserts).append(change)
+        failures: dict[Change, str] = {}
+        if upserts:
+            failures |= await self._downstream.upsert(upserts)
+        if deletes:
+            failures |= await self._downstream.delete(deletes)
+        return {origin[change]: reason for change, reason in failures.items()}
+
+    def _control(self, lane: Lane) -> None:
+        """Start what control entries ask for, once their time has come."""
+        while lane.controls:
+            place, entry = lane.controls[0]
+            priority, position = place
+            if entry.control == "backfill_end" and lane.queue.watermark(priority) < position - 1:
+                return
+            lane.controls.pop(0)
+            if entry.control == "backfill_start":
+                lane.queue.settle(place)
+            else:
+                self._start(self._collecting, self._collect(lane, place, entry))
+
+    async def _collect(self, lane: Lane, place: Place, entry: Entry) -> None:
+        """Queue every document older than a backfill or truncate: its row decides about it."""
+        try:
+            version = await self._bound(entry)
+            after: str | None = None
+            while not lane.lost:
+                page = await self._downstream.older_than(
+                    entry.relation or "", None, version, after, _GARBAGE_PAGE
+                )
+                lane.queue.extend(
+                    place,
+                    (
+                        KeyId(entry.attachment or 0, shard, key)
+                        for shard, key in page
+                        if shard % lane.lanes == lane.number
+                    ),
+                    relation=entry.relation,
+                    op="D",
+                )
+                if len(page) < _GARBAGE_PAGE:
+                    break
+                after = page[-1][1]
+                self._woken.set()
+        except Exception as error:  # noqa: BLE001 - it is tried again
+            logger.warning("garbage not collected", tube=self.tube, error=str(error))
+            self._hold(error)
+            lane.controls.insert(0, (place, entry))
+        else:
+            lane.queue.settle(place)
+        self._woken.set()
+
+    async def _bound(self, entry: Entry) -> Version:
+        if entry.control == "backfill_end":
+            return Version.parse(entry.payload["incarnation"], entry.payload["lsn"])
+        return await self._db.run(calls.version())
+
+    async def _acknowledge(self) -> None:
+        for lane in list(self._lanes.values()):
+            marks = [lane.queue.watermark(LIVE), lane.queue.watermark(BACKFILL)]
+            moved = max(mark - acked for mark, acked in zip(marks, lane.acked, strict=True))
+            if moved <= 0 or (moved < _FAR_BEHIND and not lane.worked):
+                continue
+            try:
+                await self._db.run(
+                    calls.ack(
+                        self.tube,
+                        lane.number,
+                        lane.epoch,
+                        live_up_to=marks[LIVE],
+                        backfill_up_to=marks[BACKFILL],
+                    )
+                )
+                lane.acked = marks
+                lane.worked = len(lane.queue) > 0
+            except LeaseLost:
+                self._lose(lane)
+                self._rejoin_at = 0.0
+
+    def _hold(self, error: Exception) -> None:
+        wait = self._trouble.next()
+        self._hold_until = time.monotonic() + wait
+        logger.warning(
+            "tube held back", tube=self.tube, error=str(error), retry_after=round(wait, 2)
+        )
+
+    async def _finish(self, process: UUID) -> None:
+        if tasks := self._tasks | self._collecting:
+            await asyncio.wait(tasks, timeout=30)
+        with suppress(TrunklineError, OSError):
+            await self._acknowledge()
+            await self._db.run(calls.leave(self.tube, process, member=self._member))
+        self._lanes.clear()
+        await self._downstream.close()
