@@ -86,6 +86,9 @@ class Service(ABC):
     async def run_once(self) -> int:
         """Do what there is to do now, in bounded time; return how much it was."""
 
+    async def close(self) -> None:
+        """Let go of what outlives a run; called once, after the last run."""
+
     @cached_property
     def wake(self) -> asyncio.Event:
         """Set it to have the service run now."""
@@ -253,6 +256,8 @@ class Supervisor:
             for wait in told:
                 wait.cancel()
             await _cut_short(tasks)
+            for loop in self._loops.values():
+                await _close(loop.service)
         for task in tasks:
             if task.done() and not task.cancelled():
                 task.result()
@@ -281,6 +286,13 @@ class Supervisor:
         if self._signals > 1:
             self._hurrying.set()
             self._return_signals()
+
+
+async def _close(service: Service) -> None:
+    try:
+        await service.close()
+    except Exception as error:  # noqa: BLE001 - the others want to be closed too
+        logger.error("service not closed", service=service.name, error=telemetry.redact(str(error)))
 
 
 async def _cut_short(tasks: Sequence[asyncio.Task[None]]) -> None:

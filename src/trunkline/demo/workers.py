@@ -6,7 +6,8 @@ import asyncio
 import json
 import random
 from collections import Counter
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
@@ -15,6 +16,7 @@ from trunkline.core.errors import LeaseLost
 if TYPE_CHECKING:
     from trunkline.demo.figures import Amount, Figures
     from trunkline.log.consumer import Batch, Consumer
+    from trunkline.log.models import Message
     from trunkline.platform import Platform
 
 COUNTERS = "counters"
@@ -40,7 +42,7 @@ async def write_views(
                 page = random.choice(PAGES)  # noqa: S311 - a page, not a secret
                 view = {"page": page, "visitor": number, "broken": number % _BROKEN_EVERY == 0}
                 answer = await producer.send(json.dumps(view), key=page)
-                answer.add_done_callback(lambda done, view=view: _note(figures, view, done))
+                answer.add_done_callback(partial(_note, figures, view))
             sent += more
             await asyncio.sleep(max(0.0, began + sent / amount.per_second - loop.time()))
 
@@ -49,12 +51,12 @@ def _enough(amount: Amount, sent: int, seconds: float) -> bool:
     return seconds >= amount.seconds if amount.messages is None else sent >= amount.messages
 
 
-def _note(figures: Figures, view: dict[str, object], done: asyncio.Future[object]) -> None:
+def _note(figures: Figures, view: dict[str, Any], done: asyncio.Future[Any]) -> None:
     """Only what was acknowledged counts."""
     if not done.cancelled() and done.exception() is None:
         figures.written += 1
-        figures.broken += bool(view["broken"])
-        figures.by_page[str(view["page"])] += 1
+        figures.broken += view["broken"]
+        figures.by_page[view["page"]] += 1
 
 
 async def count_views(platform: Platform, consumer: Consumer, schema: str) -> None:
@@ -83,11 +85,15 @@ async def mail_views(consumer: Consumer, figures: Figures) -> None:
     async for batch in consumer:
         try:
             for message in batch.messages:
-                if json.loads(message.value or b"{}")["broken"]:
-                    raise ValueError(f"view {message.offset} has no address")
+                _mail(message)
                 figures.mailed.add((message.partition, message.offset))
         except ValueError as error:
             figures.failures += 1
             await batch.release(reason=str(error))
         else:
             await batch.commit()
+
+
+def _mail(message: Message) -> None:
+    if json.loads(message.value or b"{}")["broken"]:
+        raise ValueError("the page view has no address to write to")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core import telemetry
-from trunkline.core.errors import Invalid
+from trunkline.core.errors import Invalid, TrunklineError
 from trunkline.core.service import Service
 from trunkline.tube import calls
 from trunkline.tube.downstreams import make
@@ -75,6 +75,7 @@ class TubeRunner(Service):
         self._lease = lease
         self._listener = listener
         self._running: dict[str, Running] = {}
+        self._refused: dict[str, DownstreamRow] = {}
 
     async def run_once(self) -> int:
         wanted = {row.tube: row for row in await self._db.run(calls.downstreams())}
@@ -84,22 +85,26 @@ class TubeRunner(Service):
                 await self._stop(tube)
                 changed += 1
         for tube, row in wanted.items():
-            if tube not in self._running:
-                self._start(row)
-                changed += 1
-        return 0 if changed == 0 else changed
+            if tube not in self._running and self._refused.get(tube) != row:
+                changed += self._start(row)
+        return changed
 
     async def close(self) -> None:
-        """Stop every worker."""
         for tube in list(self._running):
             await self._stop(tube)
 
-    def _start(self, row: DownstreamRow) -> None:
+    def _start(self, row: DownstreamRow) -> int:
+        try:
+            worker = worker_for(self._db, self._lease, self._listener, row)
+        except TrunklineError as error:  # said once; looked at again when it is changed
+            self._refused[row.tube] = row
+            logger.error("tube not started", tube=row.tube, error=str(error))
+            return 0
         stop = asyncio.Event()
-        worker = worker_for(self._db, self._lease, self._listener, row)
         task = asyncio.create_task(worker.run(stop), name=f"tube {row.tube}")
         self._running[row.tube] = Running(row, stop, task)
         logger.info("tube started", tube=row.tube, downstream=row.kind)
+        return 1
 
     async def _stop(self, tube: str) -> None:
         running = self._running.pop(tube)

@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from trunkline.log.batches import pack
 from trunkline.log import calls
+from trunkline.log.batches import pack
 from trunkline.log.bench.measure import Row, Slice, Target, figures, interleave, ratio
 from trunkline.log.bench.messages import make_messages
 
@@ -31,9 +31,7 @@ async def consume(lab: Lab) -> AsyncIterator[Row]:
         "baseline": _baseline(lab, backlog),
         "assigned, values": _ours(lab, topic, backlog, "assigned", lambda batch: batch.values),
         "shared, values": _ours(lab, topic, backlog, "shared", lambda batch: batch.values),
-        "assigned, messages": _ours(
-            lab, topic, backlog, "assigned", lambda batch: batch.messages
-        ),
+        "assigned, messages": _ours(lab, topic, backlog, "assigned", lambda batch: batch.messages),
         "assigned, Arrow": _ours(lab, topic, backlog, "assigned", lambda batch: batch.to_arrow()),
     }
     found = await interleave(lab, sides)
@@ -60,9 +58,7 @@ def _fill(lab: Lab, backlog: int) -> str:
     return topic
 
 
-def _ours(
-    lab: Lab, topic: str, backlog: int, mode: str, take: Callable[[Batch], Any]
-) -> Side:
+def _ours(lab: Lab, topic: str, backlog: int, mode: str, take: Callable[[Batch], Any]) -> Side:
     async def side(_seconds: float) -> Slice:
         latencies = []
         seen = 0

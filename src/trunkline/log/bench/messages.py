@@ -6,10 +6,7 @@ import json
 from random import Random
 
 _STATES = ("created", "paid", "packed", "shipped", "delivered", "returned")
-_WORDS = (
-    "please leave the parcel at the back door or with the neighbour if nobody answers the bell"
-    " because the front gate stays closed on weekdays and the driver cannot see the house number"
-).split()
+_WORDS = ["please", "leave", "the", "parcel", "at", "the", "back", "door", "or", "with", "the", "neighbour", "if", "nobody", "answers", "the", "bell", "because", "the", "front", "gate", "stays", "closed", "on", "weekdays", "and", "the", "driver", "cannot", "see", "the", "house", "number"]
 
 
 def make_messages(n: int, *, size: int, seed: int = 1) -> list[bytes]:

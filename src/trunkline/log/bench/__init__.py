@@ -1,0 +1,94 @@
+"""The log measured against the plain design, in one run: ``trunkline log bench``, ``make bench``.
+
+Each cell lets both designs take turns on one server and says by how much ours is faster, against
+its target. What each side does and why is told in ``bench/METHODOLOGY.md``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import time
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from trunkline.core.errors import Invalid
+from trunkline.log.bench.append import append, single
+from trunkline.log.bench.callers import callers
+from trunkline.log.bench.consume import consume
+from trunkline.log.bench.idle import idle
+from trunkline.log.bench.lab import open_lab
+from trunkline.log.bench.latency import latency
+from trunkline.log.bench.pinned import pinned
+from trunkline.log.bench.shape import stored, topics
+from trunkline.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from trunkline.log.bench.lab import Lab
+    from trunkline.log.bench.measure import Row
+
+CELLS: dict[str, Callable[[Lab], AsyncIterator[Row]]] = {
+    "append": append,
+    "consume": consume,
+    "single": single,
+    "callers": callers,
+    "topics": topics,
+    "stored": stored,
+    "latency": latency,
+    "idle": idle,
+    "pinned": pinned,
+}
+
+
+def run(
+    dsn: str,
+    *,
+    quick: bool = False,
+    full: bool = False,
+    only: str | None = None,
+    runs: int | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Measure all cells, or those that ``only`` names (``"append,consume"``).
+
+    The schema must be installed. Topics called ``bench.*`` and the schema ``bench_seed`` are made
+    and removed again. ``quick`` shows that it works, ``full`` takes hours and gigabytes.
+    """
+    names = list(CELLS) if only is None else [name.strip() for name in only.split(",")]
+    if unknown := [name for name in names if name not in CELLS]:
+        raise Invalid(f"there is no cell {unknown[0]!r}.", hint=f"There are: {', '.join(CELLS)}.")
+    turns = runs or (3 if quick else 7)
+    return asyncio.run(_run(dsn, names, quick, full, turns, progress or _silent))
+
+
+async def _run(
+    dsn: str, names: list[str], quick: bool, full: bool, runs: int, progress: Callable[[str], None]
+) -> dict[str, Any]:
+    begin = time.monotonic()
+    rows: list[dict[str, Any]] = []
+    async with open_lab(dsn, quick=quick, full=full, runs=runs) as lab:
+        settings = lab.settings()
+        for name in names:
+            progress(name)
+            async with aclosing(CELLS[name](lab)) as found:
+                async for row in found:
+                    rows.append(row.as_dict())
+                    progress(f"{name}: {row.case}: {row.result:g} {row.unit} {row.verdict}")
+            lab.clean()
+    return {
+        "trunkline": __version__,
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "settings": settings,
+        "durable": settings["fsync"] == "on" and settings["synchronous_commit"] != "off",
+        "runs": runs,
+        "seconds": round(time.monotonic() - begin, 1),
+        "cells": rows,
+    }
+
+
+def _silent(_text: str) -> None:
+    """Say nothing."""
