@@ -90,7 +90,7 @@ class Page:
         code = compile("\n" * block.line + block.text, "page", "exec", flags, dont_inherit=True)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            answer = eval(code, self._names)  # noqa: S307
+            answer = eval(code, self._names)
             if asyncio.iscoroutine(answer):
                 self._loop.run(answer)
         return printed.getvalue()

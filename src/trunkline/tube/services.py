@@ -98,7 +98,7 @@ class TubeRunner(Service):
             worker = worker_for(self._db, self._lease, self._listener, row)
         except TrunklineError as error:  # said once; looked at again when it is changed
             self._refused[row.tube] = row
-            logger.error("tube not started", tube=row.tube, error=str(error))
+            logger.warning("tube not started", tube=row.tube, error=str(error))
             return 0
         stop = asyncio.Event()
         task = asyncio.create_task(worker.run(stop), name=f"tube {row.tube}")

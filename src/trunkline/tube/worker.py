@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -38,13 +38,17 @@ logger = telemetry.get_logger(__name__)
 
 _REJOIN_EVERY = 3.0
 _FAR_BEHIND = 1_000  # positions: what an idle lane may lag before it writes its cursor
+_READ_ENTRIES = 200
 _GARBAGE_PAGE = 5_000
 _TROUBLE = (Unavailable, OSError, TimeoutError)
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a worker goes about it."""
+    """How a worker goes about it.
+
+    Memory is bounded per lane by ``queue_keys`` plus what one read brings (200 entries).
+    """
 
     batch: int = 1_000
     parallelism: int = 4
@@ -103,6 +107,7 @@ class Worker:
         self._hold_until = 0.0
         self._rejoin_at = 0.0
         self._delivered = 0
+        self._turn = 0
         self._woken = asyncio.Event()
         self._counter = telemetry.counter("tube_delivered_keys", tube=tube)
 
@@ -116,6 +121,7 @@ class Worker:
                 listening = asyncio.create_task(self._listen(heard))
                 try:
                     while not stop.is_set():
+                        self._woken.clear()
                         busy = await self._step(process)
                         if not busy:
                             await self._rest(stopped)
@@ -183,7 +189,6 @@ class Worker:
             return_when=asyncio.FIRST_COMPLETED,
         )
         woken.cancel()
-        self._woken.clear()
 
     async def _rejoin(self, process: UUID) -> None:
         try:
@@ -241,7 +246,6 @@ class Worker:
         queue = lane.queue
         if queue.read_up_to[priority] >= head:
             return 0
-        most = 500
         entries = await self._db.run(
             calls.read(
                 self.tube,
@@ -249,7 +253,7 @@ class Worker:
                 priority,
                 queue.read_up_to[priority] + 1,
                 head,
-                max_entries=most,
+                max_entries=_READ_ENTRIES,
             )
         )
         lane.worked = lane.worked or bool(entries)
@@ -257,7 +261,7 @@ class Worker:
             queue.add(priority, entry)
             if entry.control is not None:
                 lane.controls.append(((priority, entry.up_to), entry))
-        queue.read_up_to[priority] = entries[-1].up_to if len(entries) == most else head
+        queue.read_up_to[priority] = entries[-1].up_to if len(entries) == _READ_ENTRIES else head
         return len(entries)
 
     def _send(self) -> int:
@@ -270,12 +274,16 @@ class Worker:
             return 0
         for lane in self._lanes.values():
             lane.queue.wake(now)
-            while len(self._tasks) < self._pace.parallelism:
-                batch = lane.queue.take(self._pace.batch, backfill_share=self._pace.backfill_share)
-                if not batch:
-                    break
+        lanes = deque(self._lanes.values())
+        lanes.rotate(-self._turn)  # no lane is first for ever
+        self._turn += 1
+        while lanes and len(self._tasks) < self._pace.parallelism:
+            lane = lanes.popleft()
+            batch = lane.queue.take(self._pace.batch, backfill_share=self._pace.backfill_share)
+            if batch:
                 sent += len(batch)
                 self._start(self._tasks, self._deliver(lane, batch))
+                lanes.append(lane)
         return sent
 
     @staticmethod

@@ -25,12 +25,12 @@ from trunkline.log.bench.shape import stored, topics
 from trunkline.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from trunkline.log.bench.lab import Lab
     from trunkline.log.bench.measure import Row
 
-CELLS: dict[str, Callable[[Lab], AsyncIterator[Row]]] = {
+CELLS: dict[str, Callable[[Lab], AsyncGenerator[Row]]] = {
     "append": append,
     "consume": consume,
     "single": single,
@@ -60,12 +60,26 @@ def run(
     names = list(CELLS) if only is None else [name.strip() for name in only.split(",")]
     if unknown := [name for name in names if name not in CELLS]:
         raise Invalid(f"there is no cell {unknown[0]!r}.", hint=f"There are: {', '.join(CELLS)}.")
-    turns = runs or (3 if quick else 7)
-    return asyncio.run(_run(dsn, names, quick, full, turns, progress or _silent))
+    return asyncio.run(
+        _run(
+            dsn,
+            names,
+            quick=quick,
+            full=full,
+            runs=runs or (3 if quick else 7),
+            progress=progress or _silent,
+        )
+    )
 
 
 async def _run(
-    dsn: str, names: list[str], quick: bool, full: bool, runs: int, progress: Callable[[str], None]
+    dsn: str,
+    names: list[str],
+    *,
+    quick: bool,
+    full: bool,
+    runs: int,
+    progress: Callable[[str], None],
 ) -> dict[str, Any]:
     begin = time.monotonic()
     rows: list[dict[str, Any]] = []

@@ -11,13 +11,13 @@ from trunkline.log.bench.messages import make_keys, make_messages
 from trunkline.log.bench.writers import Plan, start_writers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from trunkline.log.bench.lab import Lab
     from trunkline.log.bench.measure import Side
 
 
-async def append(lab: Lab) -> AsyncIterator[Row]:
+async def append(lab: Lab) -> AsyncGenerator[Row]:
     """Batches of 500 from one writer, of 5000 from two processes, small and large messages."""
     small, large = make_messages(500, size=100), make_messages(500, size=1024)
     one = "100 B, batch 500, one writer"
@@ -57,7 +57,7 @@ async def append(lab: Lab) -> AsyncIterator[Row]:
     )
 
 
-async def single(lab: Lab) -> AsyncIterator[Row]:
+async def single(lab: Lab) -> AsyncGenerator[Row]:
     """One message per call: mostly the price of a commit."""
     messages = make_messages(1, size=100)
     yield await compare(

@@ -10,7 +10,7 @@ from trunkline.log.bench.measure import Row, Slice, Target, figures, interleave,
 from trunkline.log.bench.messages import make_messages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from trunkline.log.bench.lab import Lab
     from trunkline.log.bench.measure import Side
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MANY = 64
 
 
-async def callers(lab: Lab) -> AsyncIterator[Row]:
+async def callers(lab: Lab) -> AsyncGenerator[Row]:
     """The rate of 64 concurrent callers over the rate of one; each gets its offset."""
     topic = lab.create("callers")
     found = await interleave(

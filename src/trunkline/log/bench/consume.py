@@ -12,7 +12,7 @@ from trunkline.log.bench.measure import Row, Slice, Target, figures, interleave,
 from trunkline.log.bench.messages import make_messages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable
     from typing import Any
 
     from trunkline.log.bench.lab import Lab
@@ -23,7 +23,7 @@ _RANGE = 5000
 _BATCH = 500
 
 
-async def consume(lab: Lab) -> AsyncIterator[Row]:
+async def consume(lab: Lab) -> AsyncGenerator[Row]:
     """All of a backlog, by an assigned consumer and by shared claims."""
     backlog = 50_000 if lab.quick else 200_000
     topic = _fill(lab, backlog)

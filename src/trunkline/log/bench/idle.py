@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trunkline.log.bench.measure import Row, Target
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from trunkline.log.bench.lab import Lab
     from trunkline.log.consumer import Consumer
@@ -23,7 +23,7 @@ _WRITTEN = """
 """
 
 
-async def idle(lab: Lab) -> AsyncIterator[Row]:
+async def idle(lab: Lab) -> AsyncGenerator[Row]:
     """20 idle consumers in one process, half of them assigned, half shared."""
     seconds = 3.0 if lab.quick else 30.0
     topic = lab.create("idle", partitions=2)

@@ -139,4 +139,5 @@ async def open_lab(dsn: str, *, quick: bool, full: bool, runs: int) -> AsyncIter
 
 
 async def _unreachable() -> psycopg.AsyncConnection[Any]:
-    return await asyncio.get_running_loop().create_future()
+    never: asyncio.Future[psycopg.AsyncConnection[Any]] = asyncio.get_running_loop().create_future()
+    return await never

@@ -13,14 +13,14 @@ from trunkline.log.bench.measure import Figures, Row, percentile
 from trunkline.log.bench.messages import make_messages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from trunkline.log.bench.lab import Lab
 
 _NAP = 0.001  # seconds between two polls of the baseline
 
 
-async def latency(lab: Lab) -> AsyncIterator[Row]:
+async def latency(lab: Lab) -> AsyncGenerator[Row]:
     """With wake-ups, by polling alone, and the baseline's busy polling."""
     n = 30 if lab.quick else 150
     baseline = await _baseline(lab, n)

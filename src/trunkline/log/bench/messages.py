@@ -6,7 +6,10 @@ import json
 from random import Random
 
 _STATES = ("created", "paid", "packed", "shipped", "delivered", "returned")
-_WORDS = ["please", "leave", "the", "parcel", "at", "the", "back", "door", "or", "with", "the", "neighbour", "if", "nobody", "answers", "the", "bell", "because", "the", "front", "gate", "stays", "closed", "on", "weekdays", "and", "the", "driver", "cannot", "see", "the", "house", "number"]
+_WORDS = tuple(
+    "please leave the parcel at the back door or with the neighbour if nobody answers the bell"  # noqa: SIM905
+    " because the front gate stays closed on weekdays and the driver cannot see the number".split()
+)
 
 
 def make_messages(n: int, *, size: int, seed: int = 1) -> list[bytes]:

@@ -22,7 +22,7 @@ from trunkline.log.bench.measure import Figures, Row, Target, percentile
 from trunkline.log.bench.messages import make_messages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
     from trunkline.log.bench.lab import Lab
 
@@ -38,7 +38,7 @@ _DEAD = """
 """
 
 
-async def pinned(lab: Lab) -> AsyncIterator[Row]:
+async def pinned(lab: Lab) -> AsyncGenerator[Row]:
     """Rounds of append, fetch, commit, claim and acknowledge under an open snapshot."""
     rounds = 1_000 if lab.quick else 1_000_000 if lab.full else 20_000
     ours, baseline = _Ours(lab), _Baseline(lab)
@@ -51,7 +51,7 @@ async def pinned(lab: Lab) -> AsyncIterator[Row]:
             done += _CHUNK
         dead = {name: _dead(lab, name) for name in ("trunkline", "bench_seed")}
     for verb, times in ours.times.items():
-        yield _row(f"{verb}, last of {rounds} rounds vs first", times, _FLAT, len(ours.times))
+        yield _row(f"{verb}, last of {rounds} rounds vs first", times, _FLAT)
     yield Row(
         "pinned",
         f"dead rows where messages pass, after {rounds} rounds",
@@ -65,7 +65,7 @@ async def pinned(lab: Lab) -> AsyncIterator[Row]:
         yield _row(f"baseline: {verb}, last rounds vs first", times, None)
 
 
-def _row(case: str, times: list[float], target: Target | None, _kinds: int = 0) -> Row:
+def _row(case: str, times: list[float], target: Target | None) -> Row:
     window = max(1, min(2_000, len(times) // 10))
     curve = [
         percentile(sorted(times[begin : begin + window]), 0.5)

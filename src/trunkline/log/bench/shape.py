@@ -12,7 +12,7 @@ from trunkline.log.bench.measure import Row, Target, calling, figures, interleav
 from trunkline.log.bench.messages import make_messages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     from trunkline.log.bench.lab import Lab
     from trunkline.log.bench.measure import Side
@@ -23,7 +23,7 @@ _SMALL_BATCH = 100  # many rows per message stored
 _RANGE = 5000
 
 
-async def topics(lab: Lab) -> AsyncIterator[Row]:
+async def topics(lab: Lab) -> AsyncGenerator[Row]:
     """Appends and reads that go round 1, 10 and 100 topics."""
     counts = (1, 10) if lab.quick else (1, 10, 100)
     made = {n: [lab.create("topics") for _ in range(n)] for n in counts}
@@ -36,11 +36,11 @@ async def topics(lab: Lab) -> AsyncIterator[Row]:
     yield await _flat(lab, "topics", "read", reads)
 
 
-async def stored(lab: Lab) -> AsyncIterator[Row]:
+async def stored(lab: Lab) -> AsyncGenerator[Row]:
     """Appends to and reads from topics that hold 1e4, 1e6 and, in a full run, 1e7 messages."""
-    sizes = (10**4, 10**5) if lab.quick else (10**4, 10**6)
+    sizes = [10**4, 10**5 if lab.quick else 10**6]
     if lab.full:
-        sizes = (*sizes, 10**7)
+        sizes.append(10**7)
     made = {n: lab.create("stored") for n in sizes}
     for n, name in made.items():
         _fill(lab, name, n, batch=_SMALL_BATCH)

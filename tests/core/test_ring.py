@@ -1,0 +1,446 @@
+"""Rings: slots take rows in turn and leave by TRUNCATE, when nobody needs them and nobody waits."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from tests.core.demo import Session, numbered, opened, payloads, tick, write
+from tests.fixtures.asking import ask, column, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.fixtures.postgres import TwoSessions
+
+TURN = timedelta(minutes=10)
+
+
+@pytest.fixture
+def demo(dsn: str) -> Iterator[Session]:
+    with opened(dsn) as session:
+        yield session
+
+
+@pytest.fixture
+def other(dsn: str, demo: Session) -> Iterator[Session]:
+    """A second session; closed without commit at the end."""
+    with closing(psycopg.connect(dsn)) as session:
+        yield session
+
+
+class Ring:
+    """A ring with a clock of its own."""
+
+    def __init__(self, session: Session, name: str = "demo"):
+        self.session = session
+        self.name = name
+        self.now: datetime = ask(
+            session, "select rotated_at from trunkline.ring where ring = %s", [name]
+        )
+
+    def rotate(self, after: timedelta = TURN) -> bool:
+        self.now += after
+        return self._call("_ring_rotate")
+
+    def clear(self, after: timedelta = timedelta(0)) -> bool:
+        self.now += after
+        return self._call("_ring_clear")
+
+    @property
+    def current(self) -> int:
+        slot: int = ask(self.session, "select trunkline._ring_current(%s)", [self.name])
+        return slot
+
+    @property
+    def held_by(self) -> str | None:
+        text: str | None = ask(
+            self.session, "select held_by from trunkline.ring where ring = %s", [self.name]
+        )
+        return text
+
+    def rows(self) -> dict[int, int]:
+        """How many rows each slot that has any holds."""
+        found: list[Any] = self.session.execute(
+            f"select slot, count(*) from trunkline.{self.name} group by slot"
+        ).fetchall()
+        return dict(found)
+
+    def _call(self, function: str) -> bool:
+        done: bool = ask(
+            self.session, f"select trunkline.{function}(%s, %s)", [self.name, self.now]
+        )
+        return done
+
+
+@pytest.fixture
+def ring(demo: Session) -> Ring:
+    return Ring(demo)
+
+
+def needs(session: Session, position: int | None) -> None:
+    """The reader still needs positions from this one on; None: there is no reader."""
+    session.execute("delete from trunkline.demo_reader")
+    if position is not None:
+        session.execute("insert into trunkline.demo_reader values (%s)", [position])
+
+
+# Turning
+
+
+def test_a_ring_turns_when_its_time_has_come_and_not_before(demo: Session, ring: Ring) -> None:
+    write(demo, "a")
+    assert not ring.rotate(TURN - timedelta(microseconds=1))
+    assert ring.rotate(timedelta(microseconds=1))
+    assert ring.current == 1
+    write(demo, "b")
+    assert not ring.rotate(TURN / 2)
+    assert ring.rows() == {0: 1, 1: 1}
+
+
+def test_an_unused_ring_does_not_turn(ring: Ring) -> None:
+    assert not ring.rotate(1000 * TURN)
+    assert ring.current == 0
+
+
+def test_the_interval_can_be_changed_while_it_runs(demo: Session, ring: Ring) -> None:
+    write(demo, "a")
+    demo.execute("select trunkline.config_set('ring.demo.rotate_every', '1 second')")
+    assert not ring.rotate(timedelta(seconds=0.9))
+    assert ring.rotate(timedelta(seconds=0.1))
+    write(demo, "b")
+    demo.execute("select trunkline.config_set('ring.demo.rotate_every', '1 hour')")
+    assert not ring.rotate(timedelta(minutes=59))
+    assert ring.rotate(timedelta(minutes=1))
+
+
+def test_a_ring_grows_while_it_runs_even_when_every_slot_is_full(
+    demo: Session, ring: Ring
+) -> None:
+    needs(demo, 1)
+    turns = fill(demo, ring)
+    assert turns == 3
+    demo.execute("select trunkline.config_set('ring.demo.slots', '6')")
+    assert fill(demo, ring) == 2
+    assert sorted(ring.rows()) == [0, 1, 2, 3, 4, 5]
+    assert payloads(demo) == [str(number) for number in range(len(payloads(demo)))]
+    assert ask(demo, "select slots from trunkline.ring_list() where ring = 'demo'") == 6
+
+
+def fill(session: Session, ring: Ring) -> int:
+    """Write and turn until no slot is free; every row is numbered."""
+    turns = 0
+    while True:
+        write(session, str(ask(session, "select count(*) from trunkline.demo")))
+        tick(session)
+        ring.clear()
+        if not ring.rotate():
+            return turns
+        turns += 1
+
+
+def test_a_ring_shrinks_by_leaving_its_last_slots_alone(demo: Session, ring: Ring) -> None:
+    demo.execute("select trunkline.config_set('ring.demo.slots', '3')")
+    slots = []
+    for number in range(8):
+        write(demo, str(number))
+        tick(demo)
+        ring.rotate()
+        ring.clear()
+        slots.append(ring.current)
+    assert set(slots) == {0, 1, 2}
+    with refused("TL422"):
+        demo.execute("select trunkline.config_set('ring.demo.slots', '2')")
+
+
+def test_two_who_turn_at_once_turn_once(demo: Session, other: Session, ring: Ring) -> None:
+    write(demo, "a")
+    assert Ring(other).rotate()
+    demo.execute("set lock_timeout = '1ms'")
+    assert not ring.rotate()
+    assert not ring.clear()
+    other.commit()
+    assert ring.current == 1
+
+
+def test_many_who_turn_and_write_at_once_lose_nothing(dsn: str, demo: Session) -> None:
+    demo.execute("select trunkline.config_set('ring.demo.rotate_every', '1 millisecond')")
+    writing = threading.Event()
+    writing.set()
+
+    def turn() -> int:
+        with closing(psycopg.connect(dsn, autocommit=True)) as session:
+            turns = 0
+            while writing.is_set():
+                turns += ask(session, "select trunkline._ring_rotate('demo', clock_timestamp())")
+                ask(session, "select trunkline._ring_clear('demo', clock_timestamp())")
+            return turns
+
+    def fill_up(name: str) -> None:
+        with closing(psycopg.connect(dsn, autocommit=True)) as session:
+            for number in range(100):
+                write(session, f"{name}{number}")
+
+    needs(demo, 1)
+    seen: list[str] = []
+    with ThreadPoolExecutor(4) as threads:
+        turning = [threads.submit(turn) for _ in range(2)]
+        try:
+            for job in [threads.submit(fill_up, name) for name in "ab"]:
+                while not job.done():
+                    tick(demo)
+                    seen += [payload for _, payload in numbered(demo, len(seen) + 1)]
+                    needs(demo, len(seen) + 1)
+                job.result()
+        finally:
+            writing.clear()
+        turns = sum(job.result() for job in turning)
+    tick(demo)
+    seen += [payload for _, payload in numbered(demo, len(seen) + 1)]
+    assert sorted(seen) == sorted(f"{name}{number}" for name in "ab" for number in range(100))
+    assert turns > 4
+
+
+# Leaving
+
+
+def test_a_slot_leaves_when_its_rows_are_numbered_and_read(demo: Session, ring: Ring) -> None:
+    write(demo, "a", "b")
+    needs(demo, 1)
+    ring.rotate()
+    assert not ring.clear()
+    tick(demo)
+    assert not ring.clear()
+    needs(demo, 2)
+    assert not ring.clear()
+    needs(demo, 3)
+    assert ring.clear()
+    assert ring.rows() == {}
+    assert not ring.clear()
+
+
+def test_rows_without_a_number_stay_though_no_ticker_runs_and_nobody_reads(
+    demo: Session, ring: Ring
+) -> None:
+    needs(demo, None)
+    for number in range(10):
+        write(demo, str(number))
+        ring.rotate()
+        ring.clear()
+    assert sum(ring.rows().values()) == 10
+    assert "not yet numbered" in (ring.held_by or "")
+    tick(demo)
+    assert payloads(demo) == [str(number) for number in range(10)]
+    while ring.clear():
+        pass
+    assert ring.held_by is None
+    assert list(ring.rows()) == [ring.current]
+
+
+def test_a_row_whose_transaction_is_open_stays(demo: Session, other: Session, ring: Ring) -> None:
+    write(demo, "numbered")
+    demo.execute("begin")
+    write(demo, "prepared")
+    demo.execute("prepare transaction 'p'")
+    tick(demo)
+    ring.rotate()
+    assert not ring.clear()
+    assert 'prepared transaction "p"' in (ring.held_by or "")
+    demo.execute("commit prepared 'p'")
+    assert not ring.clear()
+    tick(demo)
+    assert ring.clear()
+
+
+def test_a_late_row_in_a_slot_that_was_left_is_waited_for(
+    demo: Session, other: Session, ring: Ring
+) -> None:
+    other.execute("set transaction isolation level repeatable read")
+    assert Ring(other).current == 0  # its snapshot will always say so
+    write(demo, "a")
+    tick(demo)
+    needs(demo, 2)
+    ring.rotate()
+    write(other, "late")
+    other.commit()
+    assert ring.rows() == {0: 2}
+    assert not ring.clear()
+    tick(demo)
+    assert not ring.clear()
+    assert payloads(demo) == ["a", "late"]
+    needs(demo, 3)
+    assert ring.clear()
+
+
+def test_a_row_that_comes_into_an_emptied_slot_is_numbered_and_leaves_in_its_turn(
+    demo: Session, other: Session, ring: Ring
+) -> None:
+    other.execute("set transaction isolation level repeatable read")
+    other.execute("select 1")
+    write(demo, "a")
+    tick(demo)
+    ring.rotate()
+    assert ring.clear()
+    write(other, "late")
+    other.commit()
+    assert ring.rows() == {0: 1}
+    tick(demo)
+    assert numbered(demo, 2) == [(2, "late")]
+    for number in range(6):
+        write(demo, str(number))
+        tick(demo)
+        assert ring.rotate()
+        assert ring.clear()
+    assert ring.rows() == {}
+
+
+def test_a_writer_who_waits_for_the_lock_of_a_slot_that_is_emptied_loses_nothing(
+    demo: Session, two_sessions: TwoSessions
+) -> None:
+    a, b = two_sessions.a, two_sessions.b
+    ring = Ring(a)
+    write(demo, "a")
+    tick(demo)
+    ring.rotate()
+    a.commit()
+    assert ring.clear()  # holds the lock until its commit
+    writing = two_sessions.later(
+        b, "insert into trunkline.demo (slot, payload) values (0, 'late') returning slot"
+    )
+    two_sessions.blocked_by(a, b)
+    a.commit()
+    assert writing.result(10).fetchone() == (0,)
+    b.commit()
+    assert tick(demo) == 1
+    assert numbered(demo, 2) == [(2, "late")]
+
+
+def test_who_holds_a_slot_delays_its_leaving_and_nothing_else(
+    demo: Session, other: Session, ring: Ring
+) -> None:
+    write(demo, "a")
+    tick(demo)
+    ring.rotate()
+    other.execute("lock table trunkline.demo_0 in access share mode")  # as pg_dump does
+    assert not ring.clear()
+    holder = f"pid {other.info.backend_pid} ("
+    assert holder in (ring.held_by or "")
+    assert ask(demo, "select held_since from trunkline.ring_list() where ring = 'demo'")
+    write(demo, "b")
+    assert ring.rotate()
+    assert ring.rows() == {0: 1, 1: 1}
+    other.rollback()
+    assert ring.clear()
+    assert ring.held_by is None
+
+
+def test_the_wait_for_a_lock_is_bounded_and_made_only_once_for_one_holder(
+    demo: Session, other: Session, ring: Ring
+) -> None:
+    demo.execute("select trunkline.config_set('maintain.lock_timeout', '50 milliseconds')")
+    write(demo, "a")
+    tick(demo)
+    ring.rotate()
+    other.execute("lock table trunkline.demo_0 in access share mode")
+
+    def took() -> timedelta:
+        before = ask(demo, "select clock_timestamp()")
+        assert not ring.clear()
+        spent: timedelta = ask(demo, "select clock_timestamp()") - before
+        return spent
+
+    demo.execute("set lock_timeout = '12345ms'")
+    assert took() >= timedelta(milliseconds=50)
+    assert took() < timedelta(milliseconds=50)
+    assert ask(demo, "show lock_timeout") == "12345ms"
+    other.rollback()
+    other.execute("lock table trunkline.demo_0 in access share mode")  # another transaction
+    assert took() >= timedelta(milliseconds=50)
+
+
+def test_writers_and_readers_of_other_slots_go_on_while_one_is_held(
+    demo: Session, other: Session, dsn: str, ring: Ring
+) -> None:
+    write(demo, "a")
+    tick(demo)
+    ring.rotate()
+    other.execute("lock table trunkline.demo_0 in access share mode")
+    demo.execute("select trunkline.config_set('ring.demo.rotate_every', '1 millisecond')")
+    demo.execute("call trunkline.maintain()")
+    demo.execute("set lock_timeout = '1ms'")
+    for number in range(5):
+        write(demo, str(number))
+        demo.execute("call trunkline.maintain()")
+        tick(demo)
+    assert len(payloads(demo)) == 6
+
+
+def test_a_slot_leaves_only_when_older_snapshots_had_time_to_reach_it(
+    demo: Session, ring: Ring
+) -> None:
+    demo.execute("select trunkline.config_set('maintain.settle', '1 minute')")
+    needs(demo, 1)
+    write(demo, "a")
+    tick(demo)
+    ring.rotate()
+    needs(demo, 2)
+    assert not ring.clear()
+    assert not ring.clear(timedelta(seconds=59))
+    needs(demo, 1)  # somebody went back: the minute begins anew
+    assert not ring.clear(timedelta(seconds=1))
+    needs(demo, 2)
+    assert not ring.clear()
+    assert not ring.clear(timedelta(seconds=59))
+    assert ring.clear(timedelta(seconds=1))
+
+
+@pytest.mark.parametrize("function", ["_ring_clear", "_ring_rotate"])
+def test_a_ring_is_not_turned_or_emptied_by_an_old_snapshot(
+    demo: Session, other: Session, ring: Ring, function: str
+) -> None:
+    write(demo, "a")
+    tick(demo)
+    ring.rotate()
+    other.execute("set transaction isolation level repeatable read")
+    with refused("TL400"):
+        other.execute(f"select trunkline.{function}('demo', %s)", [ring.now])
+
+
+def test_ticks_leave_when_they_are_read_and_a_later_one_is_elsewhere(demo: Session) -> None:
+    ticks = Ring(demo, "tick")
+    needs(demo, 1)
+    write(demo, "a")
+    tick(demo)
+    assert ticks.rotate()
+    needs(demo, 2)
+    assert not ticks.clear()  # it is the last one: the next tick starts from it
+    write(demo, "b")
+    tick(demo)
+    assert ticks.clear()
+    assert numbered(demo, 2) == [(2, "b")]
+    assert [position for position, _ in numbered(demo, 1)] == [2]
+    write(demo, "c")
+    tick(demo)
+    assert numbered(demo, 3) == [(3, "c")]
+
+
+def test_ticks_do_not_wait_for_a_slot_of_rows_that_somebody_holds(
+    demo: Session, other: Session, ring: Ring
+) -> None:
+    ticks = Ring(demo, "tick")
+    write(demo, "a")
+    tick(demo)
+    ring.rotate()
+    ticks.rotate()
+    other.execute("lock table trunkline.demo_0 in access share mode")
+    assert not ring.clear()
+    write(demo, "b")
+    tick(demo)
+    assert ticks.clear()
+    assert column(demo, "select first_position from trunkline.tick") == [2]
