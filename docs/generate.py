@@ -124,7 +124,7 @@ class Routine:
 
     @property
     def called(self) -> set[str]:
-        body = re.sub(r"/\*.*?\*/|--.*", "", self.text, flags=re.DOTALL)
+        body = re.sub(r"/\*.*?\*/|--[^\n]*", "", self.text, flags=re.DOTALL)
         return set(re.findall(r"trunkline\.(\w+)\(", body)) - {self.name}
 
 

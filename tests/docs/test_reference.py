@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.docs.page import blocks
+
 from trunkline.core import errors
 from trunkline.core.settings import Settings
 from trunkline.log.client import Log, SyncLog

@@ -292,7 +292,8 @@ async def _close(service: Service) -> None:
     try:
         await service.close()
     except Exception as error:  # noqa: BLE001 - the others want to be closed too
-        logger.warning("service not closed", service=service.name, error=telemetry.redact(str(error)))
+        reason = telemetry.redact(str(error))
+        logger.warning("service not closed", service=service.name, error=reason)
 
 
 async def _cut_short(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -73,7 +73,7 @@ class Baseline:
 
     def create(self) -> None:
         """Make the tables anew, empty."""
-        self._writer.execute(_TABLES)
+        self._writer.execute(_TABLES, prepare=False)
 
     def drop(self) -> None:
         """Leave nothing behind."""

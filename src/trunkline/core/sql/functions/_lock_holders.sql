@@ -6,7 +6,10 @@ returns text language sql stable as $$
            else format('pid %s (%s, %s, transaction %s)', l.pid, coalesce(a.usename, '?'),
              coalesce(nullif(a.application_name, ''), a.backend_type, '?'), l.virtualtransaction) end, ', ')
     from pg_locks l left join pg_stat_activity a on a.pid = l.pid
-    left join pg_prepared_xacts p on l.pid is null and l.virtualtransaction = '-1/' || p.transaction
+    -- a prepared transaction has no pid, but a lock on its own xid
+    left join pg_locks x on l.pid is null and x.pid is null and x.locktype = 'transactionid'
+         and x.mode = 'ExclusiveLock' and x.virtualtransaction = l.virtualtransaction
+    left join pg_prepared_xacts p on p.transaction = x.transactionid
    where l.locktype = 'relation' and l.relation = $1 and l.granted and l.pid is distinct from pg_backend_pid()
      and l.database = (select d.oid from pg_database d where d.datname = current_database());
 $$;
