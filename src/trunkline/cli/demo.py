@@ -86,7 +86,7 @@ class View:
         self._terminal = sys.stderr.isatty()
         self._began = asyncio.get_running_loop().time()
         self._events: deque[str] = deque(maxlen=6)
-        self._seen: deque[tuple[float, dict[str, int]]] = deque(maxlen=8)
+        self._seen: deque[tuple[float, dict[str, int]]] = deque(maxlen=8 if self._terminal else 3)
 
     def say(self, text: str) -> None:
         """Something happened."""
@@ -131,8 +131,8 @@ class View:
         table.add_column("")
         table.add_row("producers", f"{figures.written:,}", f"{rates['written']:,.0f}", "", "")
         remarks = {
-            "counters": f"{figures.members} members, exactly once into a table",
-            "mailers": f"{figures.failures} failures, {figures.dead} dead letters",
+            "counters": f"members: {figures.members}, exactly once into a table",
+            "mailers": f"failures: {figures.failures}, dead letters: {figures.dead}",
         }
         for group, remark in remarks.items():
             done, lag = figures.done.get(group, 0), figures.lag.get(group, 0)

@@ -94,7 +94,8 @@ class AsyncDb:
                             await execute_async(connection, then)
                         return answer
             except Unavailable:
-                if not call.safe_to_repeat or time.monotonic() > give_up:
+                closed = self._opened and self._pool.closed
+                if closed or not call.safe_to_repeat or time.monotonic() > give_up:
                     raise
             await asyncio.sleep(waits.next())
 
@@ -168,7 +169,8 @@ class Db:
                 with self.connection() as connection, translated():
                     return execute(connection, call)
             except Unavailable:
-                if not call.safe_to_repeat or time.monotonic() > give_up:
+                closed = self._opened and self._pool.closed
+                if closed or not call.safe_to_repeat or time.monotonic() > give_up:
                     raise
             time.sleep(waits.next())
 

@@ -446,7 +446,7 @@ class Worker:
                     )
                 )
                 lane.acked = marks
-                lane.worked = len(lane.queue) > 0
+                lane.worked = marks != lane.queue.read_up_to
             except LeaseLost:
                 self._lose(lane)
                 self._rejoin_at = 0.0
