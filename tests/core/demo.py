@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-
 from tests.fixtures.asking import ask
 
 if TYPE_CHECKING:
@@ -56,9 +55,9 @@ def write_many(session: Session, rows: int, prefix: str = "") -> None:
     """Many rows in one statement; slot and space are looked up once, not for every row."""
     session.execute(
         "insert into trunkline.demo (slot, xid_space, payload)"
-        " select here.slot, here.space, %s || number from generate_series(1, %s) number,"
-        " (select trunkline._ring_current('demo') as slot, trunkline._xid_space() as space offset 0)"
-        " here order by number",
+        " select here.slot, here.space, %s || number from generate_series(1, %s) number, (select"
+        " trunkline._ring_current('demo') as slot, trunkline._xid_space() as space offset 0) here"
+        " order by number",
         [prefix, rows],
     )
 

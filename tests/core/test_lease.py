@@ -11,7 +11,6 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-
 from tests.fixtures.asking import ask, column, refused, writing_nothing
 
 if TYPE_CHECKING:
@@ -328,9 +327,7 @@ def test_a_party_shares_its_resources_fairly(session: Session) -> None:
     assert share(session, second) == []
     surplus = [f"r{place - 1}" for place, _, more in share(session, first) if more]
     assert len(surplus) == 4
-    session.execute(
-        "select trunkline._party_leave('party', %s, %s, '', false)", [surplus, first]
-    )
+    session.execute("select trunkline._party_leave('party', %s, %s, '', false)", [surplus, first])
     assert [epoch for _, epoch, _ in share(session, second)] == [2] * 4
     assert [epoch for _, epoch, _ in share(session, first)] == [1] * 4
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-
 from tests.core.demo import Session, numbered, opened, payloads, tick, write
 from tests.fixtures.asking import ask, column, refused
 
@@ -120,9 +119,7 @@ def test_the_interval_can_be_changed_while_it_runs(demo: Session, ring: Ring) ->
     assert ring.rotate(timedelta(minutes=1))
 
 
-def test_a_ring_grows_while_it_runs_even_when_every_slot_is_full(
-    demo: Session, ring: Ring
-) -> None:
+def test_a_ring_grows_while_it_runs_even_when_every_slot_is_full(demo: Session, ring: Ring) -> None:
     needs(demo, 1)
     turns = fill(demo, ring)
     assert turns == 3

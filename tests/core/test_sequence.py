@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import statistics
-import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -15,19 +14,18 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from psycopg.conninfo import conninfo_to_dict
-
 from tests.core.demo import Session, numbered, opened, payloads, tick, write, write_many
 from tests.fixtures.asking import ask, column, refused, writing_nothing
+
 from trunkline.core import migrate
-from trunkline.core.binaries import find_binaries
 from trunkline.testing import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.fixtures.postgres import TwoSessions
+    from tests.fixtures.programs import Programs
+
     from trunkline.core.embedded import Server
 
 
@@ -153,7 +151,9 @@ def test_a_tick_that_is_rolled_back_has_not_been(demo: Session, other: Session) 
     assert payloads(demo) == ["a"]
 
 
-def test_one_of_two_tickers_works_and_the_other_does_not_wait(demo: Session, other: Session) -> None:
+def test_one_of_two_tickers_works_and_the_other_does_not_wait(
+    demo: Session, other: Session
+) -> None:
     write(demo, "a")
     assert tick(other) == 1
     write(demo, "b")
@@ -428,39 +428,16 @@ def test_a_crash_loses_and_doubles_nothing_that_was_committed(
         assert payloads(session) == ["numbered", "committed", "prepared", "after"]
 
 
-class Copier:
-    """pg_dump | psql."""
-
-    def __init__(self, bin_dir: Path | None):
-        self._bin = find_binaries(bin_dir).directory
-
-    def dump(self, dsn: str) -> bytes:
-        return self._run("pg_dump", dsn)
-
-    def restore(self, dsn: str, dump: bytes) -> None:
-        self._run("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", dsn, stdin=dump)
-
-    def _run(self, program: str, *words: str, stdin: bytes | None = None) -> bytes:
-        done = subprocess.run(
-            [self._bin / program, *words], input=stdin, capture_output=True, check=False
-        )
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout
-
-
 def burn_xids(session: Session, most: int = 3000) -> None:
     """Push the xids of a server ahead of those of a new one."""
-    session.execute(
-        "do $$ begin for i in 1 .. %s loop perform pg_current_xact_id(); commit; end loop; end $$"
-        % most
-    )
+    body = f"for i in 1 .. {most} loop perform pg_current_xact_id(); commit; end loop;"
+    session.execute(f"do $$ begin {body} end $$")
 
 
 def test_a_restore_into_a_server_with_lower_xids_loses_and_doubles_nothing(
-    own_server: Callable[..., Server], bin_dir: Path | None
+    own_server: Callable[..., Server], programs: Programs
 ) -> None:
     high, low = own_server(fsync="off"), own_server(fsync="off")
-    copier = Copier(bin_dir)
     source = new_database(high)
     migrate.install(source)
     with opened(source) as session, closing(psycopg.connect(source)) as open_one:
@@ -474,7 +451,7 @@ def test_a_restore_into_a_server_with_lower_xids_loses_and_doubles_nothing(
         write(session, "not numbered")
         open_one.commit()
         write(open_one, "open at the dump")
-        first_dump = copier.dump(source)
+        first_dump = programs.dump(source)
         session.execute("rollback prepared 'p'")
         burnt = ask(session, "select pg_current_xact_id()::text::bigint")
 
@@ -483,13 +460,13 @@ def test_a_restore_into_a_server_with_lower_xids_loses_and_doubles_nothing(
     with psycopg.connect(copy, autocommit=True) as session:  # a dump has no roles in it
         session.execute("create role trunkline_reader; create role trunkline_writer")
         session.execute("create role trunkline_admin")
-    copier.restore(copy, first_dump)
+    programs.psql(copy, first_dump)
     with psycopg.connect(copy, autocommit=True) as session:
         assert ask(session, "select pg_current_xact_id()::text::bigint") < burnt - 1000
         write(session, "written in the copy")
         with psycopg.connect(copy) as open_one:
             write(open_one, "open at the second dump")
-            second_dump = copier.dump(copy)
+            second_dump = programs.dump(copy)
             assert tick(session) == 3
         assert tick(session) == 1
         assert tick(session) == 0
@@ -506,19 +483,19 @@ def test_a_restore_into_a_server_with_lower_xids_loses_and_doubles_nothing(
 
     # the second dump back into the first server: its xids are the higher ones again
     back = new_database(high, "back")
-    copier.restore(back, second_dump)
+    programs.psql(back, second_dump)
     with psycopg.connect(back, autocommit=True) as session:
         write(session, "back home")
         assert tick(session) == 4
         assert tick(session) == 0
         assert payloads(session) == [*story, "back home"]
         write(session, "goes on")
-        third_dump = copier.dump(back)
+        third_dump = programs.dump(back)
         assert tick(session) == 1
 
     # and within one server, beside the original
     twin = new_database(high, "twin")
-    copier.restore(twin, third_dump)
+    programs.psql(twin, third_dump)
     with psycopg.connect(twin, autocommit=True) as session:
         write(session, "in the twin")
         assert tick(session) == 2
@@ -534,16 +511,15 @@ def rotate_everything_away(session: Session) -> None:
     assert ask(session, "select count(*) from trunkline.demo") == 0
 
 
-def test_every_life_of_the_schema_has_its_own_number(dsn: str, bin_dir: Path | None) -> None:
-    copier = Copier(bin_dir)
+def test_every_life_of_the_schema_has_its_own_number(dsn: str, programs: Programs) -> None:
     lives: list[int] = []
     with psycopg.connect(dsn, autocommit=True) as session:
         lives.append(ask(session, "select trunkline.incarnation()"))
         assert ask(session, "select trunkline.incarnation()") == lives[0] == 1
-        dump = copier.dump(dsn)
+        dump = programs.dump(dsn)
         for _ in range(2):  # the same dump twice, into the same database: two histories
             session.execute("drop schema trunkline cascade")
-            copier.restore(dsn, dump)
+            programs.psql(dsn, dump)
             session.execute("discard all")
             lives.append(ask(session, "select trunkline.incarnation()"))
             spaces = column(session, "select xid_space from trunkline.incarnation")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from uuid import UUID, uuid4
 
 import psycopg
 from psycopg import sql
+from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
-
 from tests.fixtures.asking import ask
 
+from trunkline.log.batches import StoredBatch
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime, timedelta
 
-Session = psycopg.Connection[Any]
+Session: TypeAlias = psycopg.Connection[Any]
+Connect: TypeAlias = "Callable[..., Session]"
 TOPIC = "orders"
 
 
@@ -45,14 +48,23 @@ class Share(NamedTuple):
 
 def call(session: Session, name: str, **arguments: Any) -> list[tuple[Any, ...]]:
     """Call a function of the schema with named arguments."""
+    return session.execute(_calling(name, arguments), arguments).fetchall()
+
+
+def called(session: Session, name: str, **arguments: Any) -> psycopg.Cursor[dict[str, Any]]:
+    """`call`, with rows by the names of their columns."""
+    cursor = session.cursor(row_factory=dict_row)
+    return cursor.execute(_calling(name, arguments), arguments)
+
+
+def _calling(name: str, arguments: dict[str, Any]) -> sql.Composed:
     named = [
         sql.SQL("{} => {}").format(sql.Identifier(argument), sql.Placeholder(argument))
         for argument in arguments
     ]
-    query = sql.SQL("select * from trunkline.{}({})").format(
+    return sql.SQL("select * from trunkline.{}({})").format(
         sql.Identifier(name), sql.SQL(", ").join(named)
     )
-    return session.execute(query, arguments).fetchall()
 
 
 def create(session: Session, topic: str = TOPIC, **settings: Any) -> str:
@@ -107,6 +119,18 @@ def read(
         max_bytes=1 << 30,
     )
     return {row[0]: row[3] for row in rows}
+
+
+def fetch(
+    session: Session, start: int, *, topic: str = TOPIC, partition: int = 0, **more: Any
+) -> list[StoredBatch]:
+    """The record batches from an offset on."""
+    asked = {"topic": topic, "partition": partition, "from_offset": start, **more}
+    return [stored(row) for row in called(session, "log_fetch", **asked).fetchall()]
+
+
+def stored(row: dict[str, Any]) -> StoredBatch:
+    return StoredBatch(incarnation=row.pop("written_by"), **row)
 
 
 def claim(

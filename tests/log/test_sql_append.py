@@ -6,13 +6,12 @@ import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 from psycopg import IsolationLevel
-
 from tests.fixtures.asking import ask, column, refused
 from tests.log.steps import (
     TOPIC,
@@ -25,26 +24,19 @@ from tests.log.steps import (
     read,
     seal,
 )
+
 from trunkline.log.batches import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from tests.fixtures.postgres import TwoSessions
+    from tests.log.steps import Connect
 
-Connect = "Callable[..., Session]"
 APPEND = "select first_offset from trunkline.log_append(%s, 0, %s)"
 
 
 @pytest.fixture
 def topic(session: Session) -> str:
     return create(session)
-
-
-def committed(sessions: TwoSessions, session: Session) -> Session:
-    """The session after what it did so far is committed."""
-    session.commit()
-    return session
 
 
 def test_offsets_start_at_one_and_follow_each_other(session: Session, topic: str) -> None:
@@ -69,7 +61,7 @@ def test_a_rolled_back_append_leaves_its_offsets_to_the_next(session: Session, t
 class Race:
     """Eight writers and a reader on one partition."""
 
-    connect: Callable[..., Session]
+    connect: Connect
     stored: dict[int, bytes] = field(default_factory=dict)
     seen: list[int] = field(default_factory=list)
     done: threading.Event = field(default_factory=threading.Event)
@@ -98,7 +90,7 @@ class Race:
 
 
 def test_eight_writers_that_roll_back_at_random_leave_no_gap_and_no_reader_sees_one(
-    session: Session, topic: str, connect: Callable[..., Session]
+    session: Session, topic: str, connect: Connect
 ) -> None:
     race = Race(connect)
     with ThreadPoolExecutor(9) as threads:
@@ -114,17 +106,17 @@ def test_eight_writers_that_roll_back_at_random_leave_no_gap_and_no_reader_sees_
 
 
 def test_an_append_waits_until_the_one_before_it_has_ended(
-    session: Session, topic: str, two_sessions: TwoSessions
+    session: Session, topic: str, two: TwoSessions
 ) -> None:
-    a, b = two_sessions.a, two_sessions.b
+    a, b = two.a, two.b
     assert ask(a, APPEND, [TOPIC, [b"a"]]) == 1
-    second = two_sessions.later(b, APPEND, [TOPIC, [b"b"]])
-    two_sessions.blocked_by(a, b)
+    second = two.later(b, APPEND, [TOPIC, [b"b"]])
+    two.blocked_by(a, b)
     a.rollback()
     assert second.result(10).fetchone() == (1,)
 
 
-def test_partitions_do_not_wait_for_each_other(session: Session, connect: Any) -> None:
+def test_partitions_do_not_wait_for_each_other(session: Session, connect: Connect) -> None:
     create(session, partitions=2)
     other = connect(autocommit=False)
     append(other, b"held", partition=0)
@@ -134,9 +126,7 @@ def test_partitions_do_not_wait_for_each_other(session: Session, connect: Any) -
 def test_a_key_chooses_the_partition(session: Session) -> None:
     create(session, partitions=4)
     keys = [b"key-%d" % n for n in range(20)]
-    rows = call(
-        session, "log_append", topic=TOPIC, partition=None, payloads=keys, keys=keys
-    )
+    rows = call(session, "log_append", topic=TOPIC, partition=None, payloads=keys, keys=keys)
     routed: dict[int, list[bytes]] = {}
     for key in keys:
         routed.setdefault(partition_of(key, 4), []).append(key)
@@ -164,7 +154,7 @@ def test_text_is_appended_for_people(session: Session, topic: str) -> None:
 
 
 def test_partitions_are_added_while_appends_are_under_way(
-    session: Session, topic: str, connect: Any
+    session: Session, topic: str, connect: Connect
 ) -> None:
     other = connect(autocommit=False)
     append(other, b"under way")
@@ -225,15 +215,13 @@ def test_a_number_that_was_never_stored_and_is_older_is_refused(
     assert read(session) == {1: b"a"}
 
 
-def test_two_repeats_at_once_store_once(
-    session: Session, topic: str, two_sessions: TwoSessions
-) -> None:
-    a, b = two_sessions.a, two_sessions.b
+def test_two_repeats_at_once_store_once(session: Session, topic: str, two: TwoSessions) -> None:
+    a, b = two.a, two.b
     query = "select first_offset from trunkline.log_append(%s, 0, %s, null, null, %s, 1)"
     values = [TOPIC, [b"once"], uuid4()]
     assert ask(a, query, values) == 1
-    second = two_sessions.later(b, query, values)
-    two_sessions.blocked_by(a, b)
+    second = two.later(b, query, values)
+    two.blocked_by(a, b)
     a.commit()
     assert second.result(10).fetchone() == (1,)
     b.commit()
@@ -241,14 +229,14 @@ def test_two_repeats_at_once_store_once(
 
 
 def test_a_repeat_after_the_first_was_rolled_back_stores_it(
-    session: Session, topic: str, two_sessions: TwoSessions
+    session: Session, topic: str, two: TwoSessions
 ) -> None:
-    a, b = two_sessions.a, two_sessions.b
+    a, b = two.a, two.b
     query = "select first_offset from trunkline.log_append(%s, 0, %s, null, null, %s, 1)"
     values = [TOPIC, [b"once"], uuid4()]
     assert ask(a, query, values) == 1
-    second = two_sessions.later(b, query, values)
-    two_sessions.blocked_by(a, b)
+    second = two.later(b, query, values)
+    two.blocked_by(a, b)
     a.rollback()
     assert second.result(10).fetchone() == (1,)
     b.commit()
@@ -257,7 +245,7 @@ def test_a_repeat_after_the_first_was_rolled_back_stores_it(
 
 @pytest.mark.parametrize("arrived", [True, False])
 def test_a_repeat_after_an_ambiguous_commit_makes_no_duplicate(
-    session: Session, topic: str, connect: Any, arrived: bool
+    session: Session, topic: str, connect: Connect, arrived: bool
 ) -> None:
     """The connection breaks around the commit: the client cannot know whether it arrived."""
     producer = uuid4()
@@ -307,7 +295,7 @@ def test_producers_and_partitions_count_apart(session: Session) -> None:
 @pytest.mark.parametrize("meanwhile", ["an append", "a repeat", "a roll"])
 def test_a_clash_in_an_older_snapshot_is_reported_as_a_serialization_failure(
     session: Session,
-    connect: Any,
+    connect: Connect,
     level: IsolationLevel,
     producer: UUID | None,
     meanwhile: str,
@@ -334,7 +322,7 @@ def test_a_clash_in_an_older_snapshot_is_reported_as_a_serialization_failure(
 
 
 def test_an_append_in_repeatable_read_without_a_clash_is_stored(
-    session: Session, topic: str, connect: Any
+    session: Session, topic: str, connect: Connect
 ) -> None:
     late = connect(autocommit=False)
     late.isolation_level = IsolationLevel.REPEATABLE_READ
@@ -347,7 +335,7 @@ def test_an_append_in_repeatable_read_without_a_clash_is_stored(
 # Topics
 
 
-def test_creating_a_topic_twice_at_once_is_harmless(connect: Any) -> None:
+def test_creating_a_topic_twice_at_once_is_harmless(connect: Connect) -> None:
     with ThreadPoolExecutor(8) as threads:
         made = [threads.submit(create, connect(), partitions=2) for _ in range(8)]
         assert [one.result() for one in made] == [TOPIC] * 8
@@ -357,12 +345,12 @@ def test_creating_a_topic_twice_at_once_is_harmless(connect: Any) -> None:
 
 
 def test_a_topic_that_was_deleted_while_an_append_waited_is_missing(
-    session: Session, topic: str, two_sessions: TwoSessions
+    session: Session, topic: str, two: TwoSessions
 ) -> None:
-    a, b = two_sessions.a, two_sessions.b
+    a, b = two.a, two.b
     a.execute("select trunkline.log_delete(%s)", [TOPIC])
-    waiting = two_sessions.later(b, APPEND, [TOPIC, [b"x"]])
-    two_sessions.blocked_by(a, b)
+    waiting = two.later(b, APPEND, [TOPIC, [b"x"]])
+    two.blocked_by(a, b)
     a.commit()
     with refused("TL404"):
         waiting.result(10)

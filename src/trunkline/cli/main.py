@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trunkline.cli import db, demo, doctor, log, log_append, log_read, up
+from trunkline.cli import db, demo, doctor, log, log_append, log_read, tube, tube_run, up
 from trunkline.cli.invocation import Debug, Dsn, Instance, Invocation
 from trunkline.cli.output import say
 from trunkline.version import __version__
@@ -34,6 +34,8 @@ app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")
 log_append.add_to(log.app)
 log_read.add_to(log.app)
+app.add_typer(tube.app, name="tube")
+tube_run.add_to(tube.app)
 
 
 def _print_version(wanted: bool) -> None:
@@ -122,7 +124,7 @@ def _complain(message: str, hint: str) -> None:
 def _in_our_words(hint: str) -> str:
     """The database names its functions; here they are commands."""
     hint = re.sub(r"\bconfig_([a-z]+)\(\)", r"trunkline db config \1", hint)
-    return re.sub(r"\blog_([a-z]+)\(\)", r"trunkline log \1", hint)
+    return re.sub(r"\b(log|tube)_([a-z]+)\(\)", r"trunkline \1 \2", hint)
 
 
 def _forget_stdout() -> None:

@@ -66,7 +66,8 @@ def alter(
         {
             "topic": topic,
             "partitions": partitions,
-            "retention": retention,
+            # Postgres knows an infinite interval since 17; log_alter takes the longer ones for one
+            "retention": "10000 years" if retention == "infinity" else retention,
             "retention_bytes": retention_bytes,
             "codec": codec,
             "early_release": early_release,

@@ -11,7 +11,7 @@ from trunkline.tube.downstreams import make
 from trunkline.tube.downstreams.base import Downstream
 from trunkline.tube.downstreams.callable import CallableDownstream
 from trunkline.tube.enrichment import FunctionEnricher, QueryEnricher, RowEnricher
-from trunkline.tube.services import Backfiller, TubeRunner, TubeSequencer
+from trunkline.tube.services import Backfiller, TubeRunner, TubeSequencer, worker_for
 from trunkline.tube.worker import Pace, Worker
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from trunkline.core.listen import Listener
     from trunkline.core.service import Service
     from trunkline.tube.enrichment import Enricher
+    from trunkline.tube.models import DownstreamRow
 
 
 class Tubes(AsyncFace):
@@ -78,6 +79,10 @@ class Tubes(AsyncFace):
             member=f"worker {self._members}",
             pace=pace,
         )
+
+    def worker_for(self, row: DownstreamRow) -> Worker:
+        """The worker that ``trunkline up`` would run for a tube's downstream."""
+        return worker_for(self._db, self._lease, self._listener, row)
 
     def services(self) -> Sequence[Service]:
         """The background work of tubes that ``trunkline up`` runs."""

@@ -114,9 +114,9 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; then finish what is in flight and give the lanes back."""
         process = await self._lease.hold()
-        await self._downstream.open()
         stopped = asyncio.create_task(stop.wait())
         try:
+            await self._open(stopped)
             async with self._listener.subscribe("tube:") as heard:
                 listening = asyncio.create_task(self._listen(heard))
                 try:
@@ -147,6 +147,15 @@ class Worker:
                 await asyncio.sleep(0.01)
         await self._acknowledge()
         return self._delivered - before
+
+    async def _open(self, stopped: asyncio.Task[bool]) -> None:
+        """Open the downstream; while it is away, hold back."""
+        while not stopped.done():
+            try:
+                return await self._downstream.open()
+            except _TROUBLE as error:
+                self._hold(error)
+                await asyncio.wait({stopped}, timeout=self._hold_until - time.monotonic())
 
     async def _step(self, process: UUID) -> bool:
         """One round: who owns what, read, send, acknowledge; whether there is more to do now."""
@@ -268,10 +277,10 @@ class Worker:
         """Start batches while there is room; how many keys went out."""
         now = time.monotonic()
         sent = 0
-        for lane in self._lanes.values():
-            self._control(lane)
         if now < self._hold_until:
             return 0
+        for lane in self._lanes.values():
+            self._control(lane)
         for lane in self._lanes.values():
             lane.queue.wake(now)
         lanes = deque(self._lanes.values())
@@ -406,15 +415,15 @@ class Worker:
                     place,
                     (
                         KeyId(entry.attachment or 0, shard, key)
-                        for shard, key in page
+                        for shard, key in page.keys
                         if shard % lane.lanes == lane.number
                     ),
                     relation=entry.relation,
                     op="D",
                 )
-                if len(page) < _GARBAGE_PAGE:
+                if page.after is None:
                     break
-                after = page[-1][1]
+                after = page.after
                 self._woken.set()
         except Exception as error:  # noqa: BLE001 - it is tried again
             logger.warning("garbage not collected", tube=self.tube, error=str(error))

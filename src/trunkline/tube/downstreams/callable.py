@@ -7,18 +7,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from trunkline.core.errors import Invalid
-from trunkline.tube.downstreams.base import Downstream
+from trunkline.tube.downstreams.base import Downstream, Page
 from trunkline.tube.models import Change, Version
 
 Deliver = Callable[[Sequence[Change]], Awaitable[Mapping[Change, str] | None]]
-Older = Callable[[str, int | None, Version, str | None, int], Awaitable[Sequence[tuple[int, str]]]]
+Older = Callable[[str, int | None, Version, str | None, int], Awaitable[Page]]
 
 
 class CallableDownstream(Downstream):
     """Calls ``deliver(changes)`` with documents and deletes alike (``change.document is None``).
 
-    It may return the changes that failed with a reason each. Comparing versions is up to it.
-    Without ``older_than`` nothing is collected after a backfill.
+    It may return the changes that failed with a reason each, and raise OSError, TimeoutError or
+    `Unavailable` when its server is away. Comparing versions is up to it. Without ``older_than``
+    (see `Downstream.older_than`) nothing is collected after a backfill or TRUNCATE.
     """
 
     def __init__(self, deliver: Deliver, *, older_than: Older | None = None):
@@ -38,9 +39,9 @@ class CallableDownstream(Downstream):
 
     async def older_than(
         self, relation: str, shard: int | None, version: Version, after: str | None, limit: int
-    ) -> Sequence[tuple[int, str]]:
+    ) -> Page:
         if self._older_than is None:
-            return []
+            return Page([])
         return await self._older_than(relation, shard, version, after, limit)
 
 

@@ -1,20 +1,34 @@
-"""A table in the same or another Postgres: one row per key, with document and version."""
+"""A table in the same or another Postgres: one row per key, with document and version.
+
+To read it as the table it mirrors, lay a view over it::
+
+    create view mirrored_orders as
+    select r.* from trunkline_documents d, jsonb_populate_record(null::orders, d.document) r
+    where d.relation = 'public.orders' and d.document is not null;
+
+A deleted row stays ``tombstone_seconds`` with a NULL document and its version.
+"""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 from psycopg import sql
 
 from trunkline.core.db import AsyncDb, translated
-from trunkline.core.errors import Invalid
-from trunkline.tube.downstreams.base import Downstream
+from trunkline.core.errors import DatabaseError, Invalid, NotFound, Unavailable, from_database
+from trunkline.tube.downstreams.base import Downstream, Page, halved, newest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trunkline.tube.models import Change, Version
 
+_PRESENT = "select to_regclass(%s) is not null"
+# Two that find nothing at the same time must not both create it: that can fail in the catalogue.
+_ALONE = "select pg_advisory_xact_lock(hashtextextended(%s, 0))"
 _CREATE = """
 create table if not exists {table} (
   relation text not null,
@@ -25,6 +39,7 @@ create table if not exists {table} (
   written_at timestamptz not null default clock_timestamp(),
   primary key (relation, shard, key)
 )"""
+_CREATE_INDEX = "create index on {table} (written_at) where document is null"
 # One statement for a whole batch. In the order of keys, so that two batches never deadlock.
 _WRITE = """
 insert into {table} as t (relation, shard, key, document, version)
@@ -37,59 +52,169 @@ set document = excluded.document, version = excluded.version, written_at = clock
 where t.version <= excluded.version"""
 _OLDER = """
 select shard, key from {table}
-where relation = %s and (%s::int is null or shard = %s) and document is not null and version < %s
-  and (%s::text is null or key > %s) order by key limit %s"""
+where relation = %(relation)s and (%(shard)s::int is null or shard = %(shard)s)
+  and (%(after_shard)s::int is null or (shard, key) > (%(after_shard)s, %(after_key)s))
+  and document is not null and version < %(version)s
+order by shard, key limit %(limit)s"""
+# It waits for nobody, and so cannot deadlock with those who write in the order of keys.
 _FORGET = """
-delete from {table} where document is null and written_at < clock_timestamp() - interval '1 day'"""
+delete from {table} where (relation, shard, key) in (
+  select relation, shard, key from {table}
+  where document is null and written_at < clock_timestamp() - make_interval(secs => %s)
+  limit 10000 for update skip locked)"""
+_FORGET_EVERY = 600.0  # seconds
+# SQLSTATE classes that speak of the values: cardinality, data, constraints, view checks, limits of
+# the program, and what triggers of the table raise.
+_OF_THE_VALUES = {"21", "22", "23", "44", "54", "P0"}
+
+
+class _Refused(Exception):
+    """A value of the batch cannot be stored."""
 
 
 class PostgresDownstream(Downstream):
-    """Rows (relation, shard, key, document, version); a deleted one stays a day as a tombstone."""
+    """Rows (relation, shard, key, document, version, written_at)."""
 
-    def __init__(self, *, dsn: str, table: str = "trunkline_documents", create: bool = True):
+    def __init__(
+        self,
+        *,
+        dsn: str,
+        table: str = "trunkline_documents",
+        create: bool = True,
+        tombstone_seconds: float = 86_400,
+        connect_timeout: float = 10,
+        prepare: bool = True,
+    ):
         parts = table.split(".")
         if not all(parts) or len(parts) > 2:
             raise Invalid(f'a table is "name" or "schema.name", got "{table}".')
+        if tombstone_seconds <= 0:
+            raise Invalid(f"tombstone_seconds must be above 0, got {tombstone_seconds}.")
+        self._name = table
         self._table = sql.Identifier(*parts)
         self._create = create
-        self._db = AsyncDb(dsn, pool_max=8)
+        self._tombstone_seconds = tombstone_seconds
+        self._connection: dict[str, Any] = {
+            "dsn": dsn,
+            "connect_timeout": connect_timeout,
+            "prepare": prepare,
+        }
+        self._db: AsyncDb | None = None
+        self._forget_at = 0.0
 
     async def open(self) -> None:
-        if self._create:
-            await self._execute(_CREATE)
-        await self._execute(_FORGET)
+        if self._db is not None:
+            return
+        db = AsyncDb(pool_max=8, **self._connection)
+        try:
+            with translated():
+                async with db.transaction() as connection:
+                    await self._prepare(connection)
+        except BaseException:
+            await db.close()
+            raise
+        self._db = db
 
     async def close(self) -> None:
-        await self._db.close()
+        db, self._db = self._db, None
+        if db is not None:
+            await db.close()
 
     async def upsert(self, changes: Sequence[Change]) -> Mapping[Change, str]:
-        return await self._write(changes)
+        return await halved(newest(changes), self._write, refusals=(_Refused,))
 
     async def delete(self, changes: Sequence[Change]) -> Mapping[Change, str]:
-        return await self._write(changes)
+        if time.monotonic() >= self._forget_at:
+            self._forget_at = time.monotonic() + _FORGET_EVERY
+            await self._execute(_FORGET, [self._tombstone_seconds])
+        return await halved(newest(changes), self._write, refusals=(_Refused,))
 
     async def older_than(
         self, relation: str, shard: int | None, version: Version, after: str | None, limit: int
-    ) -> Sequence[tuple[int, str]]:
-        values = [relation, shard, shard, version.number, after, after, limit]
-        return [(row[0], row[1]) for row in await self._execute(_OLDER, values)]
+    ) -> Page:
+        after_shard, _, after_key = (after or "").partition(":")
+        rows = await self._execute(
+            _OLDER,
+            {
+                "relation": relation,
+                "shard": shard,
+                "after_shard": int(after_shard) if after else None,
+                "after_key": after_key,
+                "version": version.number,
+                "limit": limit,
+            },
+        )
+        keys = [(row[0], row[1]) for row in rows]
+        return Page(keys, f"{keys[-1][0]}:{keys[-1][1]}" if len(keys) == limit else None)
+
+    async def _prepare(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Have the table, with all that writing to it needs."""
+        name = self._table.as_string(connection)
+        if not await _answer(connection, _PRESENT, [name]):
+            if not self._create:
+                raise NotFound(
+                    f'there is no table "{self._name}" to write documents to.',
+                    hint='Make it, or let it be made with the option "create": true.',
+                )
+            await connection.execute(_ALONE, [name])
+            if not await _answer(connection, _PRESENT, [name]):
+                await connection.execute(self._statement(_CREATE))
+                await connection.execute(self._statement(_CREATE_INDEX))
+        try:
+            await connection.execute(self._statement("explain " + _WRITE), _columns([]))
+        except psycopg.errors.InsufficientPrivilege:
+            raise
+        except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:
+            raise Invalid(
+                f'table "{self._name}" cannot take documents: {error.diag.message_primary}.',
+                hint="It needs relation text, shard int, key text (together its primary key),"
+                " document jsonb, version bigint, written_at timestamptz with a default.",
+            ) from error
 
     async def _write(self, changes: Sequence[Change]) -> Mapping[Change, str]:
-        await self._execute(
-            _WRITE,
-            [
-                [change.relation for change in changes],
-                [change.shard for change in changes],
-                [change.key for change in changes],
-                [change.document for change in changes],
-                [change.version.number for change in changes],
-            ],
-        )
+        await self._execute(_WRITE, _columns(changes))
         return {}
 
-    async def _execute(self, text: str, values: Sequence[Any] | None = None) -> list[Any]:
-        statement = sql.SQL(text).format(table=self._table)  # type: ignore[arg-type]
+    async def _execute(self, text: str, values: Any) -> list[Any]:
+        if self._db is None:
+            raise Unavailable("the downstream is not open.")
         async with self._db.connection() as connection:
-            with translated():
-                cursor = await connection.execute(statement, values)
+            try:
+                cursor = await connection.execute(self._statement(text), values)
                 return await cursor.fetchall() if cursor.description else []
+            except (psycopg.Error, UnicodeError) as error:
+                raise _judged(error) from error
+
+    def _statement(self, text: str) -> sql.Composed:
+        return sql.SQL(text).format(table=self._table)  # type: ignore[arg-type]
+
+
+async def _answer(connection: psycopg.AsyncConnection[Any], query: str, values: list[Any]) -> Any:
+    cursor = await connection.execute(query.encode(), values)
+    row = await cursor.fetchone()
+    return row and row[0]
+
+
+def _columns(changes: Sequence[Change]) -> list[Any]:
+    return [
+        [change.relation for change in changes],
+        [change.shard for change in changes],
+        [change.key for change in changes],
+        [change.document for change in changes],
+        [change.version.number for change in changes],
+    ]
+
+
+def _judged(error: psycopg.Error | UnicodeError) -> Exception:
+    """Is it the values, or is it the server?"""
+    if isinstance(error, UnicodeError) or (
+        error.sqlstate is None and isinstance(error, psycopg.DataError)  # the driver's own word
+    ):
+        return _Refused(str(error))
+    if (error.sqlstate or "")[:2] in _OF_THE_VALUES:
+        return _Refused(error.diag.message_primary or str(error))
+    known = from_database(error)
+    if isinstance(known, Unavailable):
+        return known
+    state = known.sqlstate if isinstance(known, DatabaseError) else known.code
+    return Unavailable(f"the table refuses every document: {known.message} ({state})")

@@ -1,0 +1,103 @@
+"""``trunkline db``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from tests.cli.conftest import Cli, Start, answer_of
+
+from trunkline.core import migrate
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, cli: Cli, bare_dsn: str) -> Cli:
+    """Commands on a database without the schema."""
+    monkeypatch.setenv("TRUNKLINE_DSN", bare_dsn)
+    return cli
+
+
+def test_install_verify_and_uninstall(bare: Cli) -> None:
+    missing = bare("db", "verify")
+    assert missing.code == 1
+    assert "trunkline db install" in missing.err
+
+    installed = bare("db", "install")
+    assert installed.code == 0
+    assert len(installed.rows) == len(migrate.steps())
+    assert bare("db", "verify").code == 0
+    again = bare("db", "install")
+    assert again.rows == []
+    assert "nothing to do" in again.err
+
+    assert bare("db", "uninstall").code == 2
+    assert bare("db", "verify").code == 0
+    assert bare("db", "uninstall", "--yes").code == 0
+    assert bare("db", "verify").code == 1
+
+
+def test_verify_notices_what_changed(cli: Cli, sql: psycopg.Connection[Any]) -> None:
+    assert cli("db", "verify").rows == []
+    sql.execute("drop function trunkline.log_flush()")
+    gone = cli("db", "verify")
+    assert gone.code == 1
+    assert gone.rows == [
+        {"capability": None, "file": "functions/log_flush.sql", "state": "missing"}
+    ]
+    assert cli("db", "upgrade").code == 0
+    assert cli("db", "verify").code == 0
+
+
+def test_an_upgrade_can_be_looked_at_first(cli: Cli, sql: psycopg.Connection[Any]) -> None:
+    sql.execute("update trunkline.migration set checksum = 'old' where file like '%/log_lag.sql'")
+    planned = cli("db", "upgrade", "--dry-run")
+    assert [row["file"] for row in planned.rows] == ["functions/log_lag.sql"]
+    shown = cli("db", "upgrade", "--dry-run", "--show-sql")
+    assert "create or replace function trunkline.log_lag" in shown.out
+    assert cli("db", "verify").code == 1
+    assert cli("db", "upgrade").code == 0
+    assert cli("db", "verify").code == 0
+
+
+def test_a_newer_schema_is_left_alone(cli: Cli, sql: psycopg.Connection[Any]) -> None:
+    sql.execute(
+        "insert into trunkline.migration (capability, file, checksum, version)"
+        " values ('core', '999_future.sql', 'x', '99.0')"
+    )
+    assert cli("db", "verify").code == 1
+    refused = cli("db", "upgrade")
+    assert refused.code == 1
+    assert "newer" in refused.err
+
+
+def test_there_is_nothing_to_upgrade_where_nothing_is(bare: Cli) -> None:
+    answer = bare("db", "upgrade")
+    assert answer.code == 1
+    assert "trunkline db install" in answer.err
+
+
+def test_the_printed_script_is_the_whole_install(bare_dsn: str, start: Start) -> None:
+    script = answer_of(start("db", "sql")).out
+    with psycopg.connect(bare_dsn, autocommit=True) as connection:
+        connection.execute(script.encode())
+    assert answer_of(start("db", "verify", "--dsn", bare_dsn)).code == 0
+
+
+def test_settings_are_listed_read_and_changed(cli: Cli) -> None:
+    names = [row["name"] for row in cli("db", "config", "list").rows]
+    assert "lease.ttl" in names
+    assert cli("db", "config", "set", "lease.ttl", "20 seconds").rows["value"] == "00:00:20"
+    assert cli("db", "config", "get", "lease.ttl").rows == {
+        "name": "lease.ttl",
+        "value": "00:00:20",
+    }
+    assert cli("db", "config", "get", "lease.ttl", "--raw").out == "00:00:20\n"
+    assert cli("db", "config", "set", "lease.ttl").rows["value"] == "00:00:30"
+
+
+def test_a_setting_that_makes_no_sense_is_refused(cli: Cli) -> None:
+    refused = cli("db", "config", "set", "lease.ttl", "soon")
+    assert refused.code == 2
+    assert "interval" in refused.err
+    assert cli("db", "config", "set", "no.such", "1").code == 3

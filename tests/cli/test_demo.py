@@ -1,0 +1,38 @@
+"""``trunkline demo``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.cli.conftest import Start, answer_of
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+def test_it_proves_what_it_claims_and_leaves_nothing_behind(
+    dsn: str, start: Start, sql: psycopg.Connection[Any]
+) -> None:
+    sql.execute("select trunkline.config_set('lease.ttl', '2 seconds')")
+    answer = answer_of(start("demo", "--seconds", "2", "--dsn", dsn))
+    assert answer.code == 0, answer.err
+    assert all(row["holds"] for row in answer.rows)
+    found = {row["claim"]: row["found"] for row in answer.rows}
+    assert found["written, and there"] > 1_000
+    assert found["partitions taken over"] == 2
+    assert "kill -9" in answer.err
+    left = sql.execute(
+        "select (select count(*) from trunkline.log_topic), (select count(*) from trunkline.lease),"
+        " (select count(*) from pg_namespace where nspname like 'demo%')"
+    ).fetchone()
+    assert left is not None
+    assert left[0] == left[2] == 0
+
+
+def test_it_never_touches_a_database_that_only_the_environment_names(
+    dsn: str, start: Start
+) -> None:
+    nowhere = "/proc/no/such/place"
+    answer = answer_of(start("demo", TRUNKLINE_DSN=dsn, TRUNKLINE_HOME=nowhere))
+    assert answer.code == 1
+    assert nowhere in answer.err

@@ -1,0 +1,192 @@
+"""``trunkline doctor`` on healthy and on sick databases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+from tests.cli.conftest import Answer, Cli, caller
+
+from trunkline.core import migrate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+    from tests.fixtures.postgres import TwoSessions
+
+    from trunkline.core.embedded import Server
+
+APPEND = "select trunkline.log_append('orders', 0, array['x'::bytea])"
+
+
+def states(answer: Answer) -> dict[str, str]:
+    """The worst state of each check."""
+    rank = ("ok", "warn", "fail")
+    found: dict[str, str] = {}
+    for row in answer.rows:
+        worst = max(row["state"], found.get(row["check"], "ok"), key=rank.index)
+        found[row["check"]] = worst
+    return found
+
+
+def finding(answer: Answer, check: str) -> Any:
+    return next(row for row in answer.rows if row["check"] == check and row["state"] != "ok")
+
+
+def test_a_healthy_database_passes(cli: Cli, sql: psycopg.Connection[Any]) -> None:
+    sql.execute("call trunkline.maintain()")
+    answer = cli("doctor")
+    assert answer.code == 0
+    assert set(states(answer).values()) == {"ok"}
+    assert {
+        "connection",
+        "schema",
+        "roles",
+        "maintenance",
+        "leases",
+        "sessions",
+        "rotation",
+    } <= set(states(answer))
+    assert "ok" in cli("doctor", "--table").out
+
+
+def test_a_server_that_does_not_answer_is_a_finding(cli: Cli) -> None:
+    answer = cli("doctor", "--dsn", "postgresql://me:s3cret@127.0.0.1:1/x")
+    assert answer.code == 1
+    assert states(answer) == {"connection": "fail"}
+    assert "s3cret" not in answer.out
+
+
+def test_a_missing_schema_comes_with_the_way_to_it(cli: Cli, bare_dsn: str) -> None:
+    answer = cli("doctor", "--dsn", bare_dsn)
+    assert answer.code == 1
+    assert finding(answer, "schema")["remedy"] == "trunkline db install"
+
+
+def test_a_changed_schema_is_told(cli: Cli, sql: psycopg.Connection[Any]) -> None:
+    sql.execute("drop function trunkline.ring_list()")
+    answer = cli("doctor")
+    assert answer.code == 1
+    assert finding(answer, "schema")["remedy"] == "trunkline db upgrade"
+    assert states(answer)["rotation"] == "fail"
+    assert states(answer)["leases"] == "ok"
+
+
+def test_an_idle_session_that_blocks_others_is_named(cli: Cli, two_sessions: TwoSessions) -> None:
+    cli("log", "create", "orders")
+    two_sessions.a.execute(APPEND)
+    waiting = two_sessions.later(two_sessions.b, APPEND)
+    two_sessions.blocked_by(two_sessions.a, two_sessions.b)
+    answer = cli("doctor", "--older-than", "0s")
+    holder, waiter = (s.info.backend_pid for s in (two_sessions.a, two_sessions.b))
+    assert answer.code == 1
+    found = finding(answer, "sessions")
+    assert found["state"] == "fail"
+    assert f"pid {holder}" in found["found"]
+    assert "idle in transaction" in found["found"]
+    assert f"pid {waiter} waiting" in found["found"]
+    assert "log_append" in found["found"]
+    assert found["remedy"] == f"select pg_terminate_backend({holder})"
+    assert states(cli("doctor", "--older-than", "1h"))["sessions"] == "ok"
+    two_sessions.a.rollback()
+    waiting.result(10)
+
+
+def test_a_check_that_would_have_to_wait_stops_no_other(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, sql: psycopg.Connection[Any]
+) -> None:
+    monkeypatch.setattr("trunkline.core.doctor._PATIENCE", "100ms")
+    with sql.transaction():
+        sql.execute("lock table trunkline.ring in access exclusive mode")
+        answer = cli("doctor")
+    assert answer.code == 1
+    assert "cannot be told" in finding(answer, "rotation")["found"]
+    assert states(answer)["groups"] == "ok"
+
+
+def test_a_dead_process_that_still_owns_something_is_named(
+    cli: Cli, sql: psycopg.Connection[Any]
+) -> None:
+    process = uuid4()
+    sql.execute("select trunkline._lease_renew(%s, 'ghost', now() - interval '1 hour')", [process])
+    sql.execute(
+        "insert into trunkline.owner (resource, epoch, process, since) values ('x', 1, %s, now())",
+        [process],
+    )
+    found = finding(cli("doctor"), "leases")
+    assert found["state"] == "warn"
+    assert "ghost died" in found["found"]
+    assert f"lease_end('{process}')" in found["remedy"]
+
+
+def test_maintenance_that_never_ran_or_fails_is_told(
+    cli: Cli, sql: psycopg.Connection[Any]
+) -> None:
+    never = finding(cli("doctor"), "maintenance")
+    assert (never["state"], never["found"]) == ("warn", "it never ran")
+    assert "trunkline up" in never["remedy"]
+    sql.execute("update trunkline.duty set ran_at = now() - interval '1 day'")
+    assert "ago" in finding(cli("doctor"), "maintenance")["found"]
+    sql.execute(
+        "update trunkline.duty set ran_at = now(), failed_at = now(), error = 'no space left'"
+        " where duty = 'rings_rotate'"
+    )
+    answer = cli("doctor")
+    assert answer.code == 1
+    assert "no space left" in finding(answer, "maintenance")["found"]
+
+
+def test_rotation_that_is_held_back_names_who_holds_it(
+    cli: Cli, sql: psycopg.Connection[Any]
+) -> None:
+    sql.execute(
+        "update trunkline.ring"
+        " set held_since = now() - interval '1 hour', held_by = 'pid 42 (dump)' where ring = 'cursor'"
+    )
+    assert "pid 42 (dump)" in finding(cli("doctor"), "rotation")["found"]
+
+
+def test_groups_far_behind_and_beyond_retention_are_told(
+    cli: Cli, sql: psycopg.Connection[Any]
+) -> None:
+    cli("log", "create", "orders")
+    cli("log", "consume", "orders", "-g", "slow", "--wait", "0")
+    sql.execute("select trunkline.log_append('orders', 0, array_fill('x'::bytea, array[50]))")
+    behind = finding(cli("doctor", "--far-behind", "10"), "groups")
+    assert behind["state"] == "warn"
+    assert "slow is 50 messages behind" in behind["found"]
+    cli("log", "trim", "orders", "--before", "40")
+    answer = cli("doctor")
+    assert answer.code == 1
+    lost = finding(answer, "groups")
+    assert "wants 1, but retention left 40" in lost["found"]
+    assert "trunkline log seek orders --group slow --to earliest" in lost["remedy"]
+
+
+def test_dead_letters_are_told(cli: Cli, sql: psycopg.Connection[Any]) -> None:
+    cli("log", "create", "orders.dead")
+    sql.execute("select trunkline.log_append('orders.dead', 0, array['x'::bytea])")
+    assert "1 in orders.dead" in finding(cli("doctor"), "dead letters")["found"]
+
+
+def test_lost_durability_and_missing_roles_are_warnings(
+    own_server: Callable[..., Server], capfd: pytest.CaptureFixture[str]
+) -> None:
+    server = own_server(fsync="off", synchronous_commit="off")
+    cli = caller(capfd)
+    with psycopg.connect(server.dsn("postgres"), autocommit=True) as connection:
+        connection.execute("create role humble login")
+        connection.execute("create database humble owner humble")
+    humble = make_conninfo(server.dsn("humble"), user="humble")
+    installed = cli("db", "install", "--dsn", humble)
+    assert installed.code == 0
+    assert "create role trunkline_reader nologin" in installed.err
+    answer = cli("doctor", "--dsn", humble)
+    assert answer.code == 0
+    assert states(answer)["durability"] == states(answer)["roles"] == "warn"
+    told = [row["found"] for row in answer.rows if row["check"] == "durability"]
+    assert [text.split()[0] for text in told] == ["fsync", "synchronous_commit"]
+    assert migrate.plan(humble).current

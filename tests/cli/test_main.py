@@ -1,0 +1,197 @@
+"""The tree of commands, its exit codes, and what becomes of errors."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import typer
+from tests.cli.conftest import Cli, Start, answer_of
+from typer.testing import CliRunner
+
+from trunkline.cli.main import app, main
+from trunkline.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+UNREACHABLE = "postgresql://me:s3cret@127.0.0.1:1/shop"
+
+
+def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield path, command
+    for name, inner in sorted(getattr(command, "commands", {}).items()):
+        yield from commands(inner, (*path, name))
+
+
+ALL = dict(commands(typer.main.get_command(app)))
+LEAVES = {path: found for path, found in ALL.items() if not hasattr(found, "commands")}
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_every_command_helps(path: tuple[str, ...]) -> None:
+    answer = CliRunner().invoke(app, [*path, "--help"])
+    assert answer.exit_code == 0
+    assert "Usage: " in answer.output
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_every_command_has_one_line_of_help_and_an_example_of_itself(path: tuple[str, ...]) -> None:
+    found = LEAVES[path]
+    assert found.help
+    assert "\n" not in found.help.strip()
+    assert found.help.strip().endswith(".")
+    assert f"trunkline {' '.join(path)}" in found.epilog
+    names = {name for option in found.params for name in option.opts}
+    assert {"--dsn", "--instance", "--debug"} <= names
+
+
+def test_every_command_that_prints_rows_has_all_formats() -> None:
+    formats = {"--json", "--nl", "--csv", "--table"}
+    silent = set()
+    for path, found in LEAVES.items():
+        names = {name for option in found.params for name in option.opts} & formats
+        assert names in (set(), formats), path
+        if not names:
+            silent.add(" ".join(path))
+    assert silent == {
+        "db sql",
+        "db uninstall",
+        "log bench",
+        "log delete",
+        "log group-delete",
+        "up",
+    }
+
+
+def test_the_program_starts_without_what_only_commands_need() -> None:
+    code = "import sys, trunkline.cli.main; print(*sys.modules, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not loaded & {"psycopg", "pydantic", "structlog", "zstandard", "pyarrow", "rich.table"}
+
+
+def test_it_tells_its_version(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capfd.readouterr().out == f"{__version__}\n"
+
+
+def test_a_pipe_gets_json_and_a_terminal_a_table(cli: Cli, start: Start) -> None:
+    cli("log", "create", "orders")
+    piped = answer_of(start("log", "list"))
+    assert piped.rows[0]["topic"] == "orders"
+    terminal, end = pty.openpty()
+    process = start("log", "list", stdout=end)
+    os.close(end)
+    process.wait(timeout=30)
+    shown = os.read(terminal, 10_000).decode()
+    os.close(terminal)
+    assert "─" in shown
+    assert "\x1b[" in shown
+    assert "{" not in shown
+
+
+def test_nothing_but_data_goes_to_standard_output(cli: Cli) -> None:
+    answer = cli("log", "create", "orders", "--table")
+    assert "\x1b" not in answer.out
+    assert answer.err == ""
+
+
+def test_a_database_may_be_named_before_or_after_the_command(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, dsn: str
+) -> None:
+    monkeypatch.setenv("TRUNKLINE_DSN", UNREACHABLE)
+    assert cli("--dsn", dsn, "log", "list").code == 0
+    assert cli("log", "list", "--dsn", dsn).code == 0
+    assert cli("--dsn", UNREACHABLE, "log", "list", "--dsn", dsn).code == 0
+
+
+EXIT_CODES = (
+    ("log list", 0),
+    (f"log list --dsn {UNREACHABLE}", 1),
+    ("log trim orders --before 9", 2),
+    ("log create orders --partitions 0", 2),
+    ("log create bad/name", 2),
+    ("log list --json --csv", 2),
+    ("log list --nonsense", 2),
+    ("log nonsense", 2),
+    ("log list --dsn mysql://host/db", 2),
+    ("log list --dsn host=x --instance y", 2),
+    ("log read nothing", 3),
+    ("log read orders --partition 7", 3),
+    ("log lag --group nobody", 3),
+    ("db config get no.such", 3),
+    ("log create orders --partitions 3", 4),
+)
+
+
+def test_the_exit_code_tells_what_happened_and_standard_error_why(cli: Cli) -> None:
+    assert cli("log", "create", "orders").code == 0
+    for words, code in EXIT_CODES:
+        answer = cli(*words.split())
+        assert answer.code == code, words
+        assert "Traceback" not in answer.err
+        if code:
+            assert answer.out == "", words
+            assert answer.err.startswith("error: "), words
+
+
+def test_a_wrong_dsn_is_told_quickly_and_without_its_password(start: Start) -> None:
+    answer = answer_of(start("log", "consume", "orders", "--group", "g", "--dsn", UNREACHABLE))
+    assert answer.code == 1
+    assert answer.err.startswith("error: ")
+    assert "refused" in answer.err
+    assert "hint: " in answer.err
+    assert "Traceback" not in answer.err
+    assert "s3cret" not in answer.err
+
+
+def test_a_dsn_that_cannot_be_read_is_told_without_its_password(start: Start) -> None:
+    answer = answer_of(start("log", "list", "--dsn", "postgresql://me:s3c ret@[bad/x"))
+    assert answer.code == 2
+    assert "s3c" not in answer.err
+
+
+def test_a_missing_schema_is_told_with_the_way_to_it(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, bare_dsn: str
+) -> None:
+    monkeypatch.setenv("TRUNKLINE_DSN", bare_dsn)
+    answer = cli("log", "list")
+    assert answer.code == 1
+    assert "trunkline db install" in answer.err
+
+
+def test_debug_shows_where_an_error_comes_from(start: Start) -> None:
+    answer = answer_of(start("log", "list", "--debug", "--dsn", UNREACHABLE))
+    assert answer.code == 1
+    assert "Traceback" in answer.err
+    assert "s3cret" not in answer.err
+
+
+def test_hints_speak_of_commands_not_of_functions(cli: Cli) -> None:
+    answer = cli("log", "describe", "nothing")
+    assert "trunkline log create" in answer.err
+    assert "()" not in answer.err
+
+
+def test_a_reader_that_leaves_early_is_no_error_worth_a_word(cli: Cli, start: Start) -> None:
+    cli("log", "create", "numbers")
+    lines = "\n".join(str(number) * 20 for number in range(20_000))
+    answer_of(start("log", "append", "numbers", stdin=subprocess.PIPE), lines)
+    reading = start("log", "read", "numbers", "--nl")
+    assert reading.stdout is not None
+    assert reading.stdout.readline().startswith("{")
+    reading.stdout.close()
+    reading.wait(timeout=30)
+    assert reading.stderr is not None
+    assert reading.stderr.read() == ""
+
+
+def test_a_close_name_is_suggested(cli: Cli) -> None:
+    answer = cli("log", "lst")
+    assert "list" in answer.err
+    assert "trunkline log --help" in answer.err

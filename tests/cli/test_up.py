@@ -1,0 +1,67 @@
+"""``trunkline up``."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from tests.cli.conftest import Start, answer_of
+
+from trunkline.core.embedded import Server
+from trunkline.testing import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_it_maintains_until_told_to_stop(
+    dsn: str, start: Start, sql: psycopg.Connection[Any]
+) -> None:
+    process = start("up", TRUNKLINE_DSN=dsn)
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == dsn
+
+    def maintained() -> bool:
+        row = sql.execute("select bool_and(ran_at is not null) from trunkline.duty").fetchone()
+        return bool(row and row[0])
+
+    wait_until(maintained)
+    process.send_signal(signal.SIGTERM)
+    answer = answer_of(process)
+    assert answer.code == 0
+    assert "Traceback" not in answer.err
+
+
+def test_it_may_be_stopped_as_soon_as_it_has_spoken(dsn: str, start: Start) -> None:
+    process = start("up", TRUNKLINE_DSN=dsn)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert answer_of(process).code == 0
+
+
+def test_it_runs_the_embedded_server_with_its_schema(home: Path, start: Start) -> None:
+    process = start("up", "--instance", "shop", TRUNKLINE_HOME=str(home))
+    assert process.stdout is not None
+    dsn = process.stdout.readline().strip()
+    with psycopg.connect(dsn) as connection:
+        connection.execute("select trunkline.log_create('orders')")
+    listed = answer_of(start("log", "list", "--instance", "shop", TRUNKLINE_HOME=str(home)))
+    assert listed.rows[0]["topic"] == "orders"
+    server = Server(home, "shop")
+    assert server.running
+    process.send_signal(signal.SIGTERM)
+    assert answer_of(process).code == 0
+    assert not server.running
+
+
+def test_a_database_without_the_schema_is_refused_or_given_it(bare_dsn: str, start: Start) -> None:
+    refused = answer_of(start("up", "--dsn", bare_dsn))
+    assert refused.code == 1
+    assert "trunkline up --install" in refused.err
+    process = start("up", "--install", "--dsn", bare_dsn)
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    assert answer_of(process).code == 0

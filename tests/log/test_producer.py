@@ -1,0 +1,490 @@
+"""`Producer`: few batches out of many sends, bounded memory, and every message once."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+import trunkline
+from trunkline import Appended, Invalid, NotFound, Platform, TooLarge, Unavailable
+from trunkline.log import calls
+from trunkline.log.batches import Codec
+from trunkline.testing import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from tests.fixtures.proxy import Proxy
+
+    from trunkline.log.batches import StoredBatch
+
+NEVER = 60.0  # seconds that no test waits for
+
+
+@pytest.fixture
+async def tl(dsn: str) -> AsyncIterator[Platform]:
+    async with trunkline.connect(dsn) as tl:
+        await tl.log.create("orders")
+        yield tl
+
+
+class Blocker:
+    """Keeps appends to a topic waiting, from a session of its own."""
+
+    def __init__(self, session: psycopg.AsyncConnection[Any]):
+        self._session = session
+
+    async def waiting(self) -> int:
+        """How many sessions wait for us."""
+        found = await self._session.execute(
+            "select count(*) from pg_stat_activity where %s = any (pg_blocking_pids(pid))",
+            [self._session.info.backend_pid],
+        )
+        ((n,),) = await found.fetchall()
+        return int(n)
+
+    async def blocks(self, n: int = 1) -> None:
+        async def blocked() -> None:
+            assert await self.waiting() == n
+
+        await eventually(blocked)
+
+    async def release(self) -> None:
+        await self._session.rollback()
+
+
+@asynccontextmanager
+async def blocked(dsn: str) -> AsyncIterator[Blocker]:
+    async with await psycopg.AsyncConnection.connect(dsn) as session:
+        await session.execute("select from trunkline.log_partition for update")
+        yield Blocker(session)
+        await session.rollback()
+
+
+async def batches(tl: Platform, topic: str = "orders", partition: int = 0) -> list[StoredBatch]:
+    return await tl.db.run(calls.fetch(topic, partition, 1, max_messages=1_000_000))
+
+
+async def values(tl: Platform, topic: str = "orders", partition: int = 0) -> list[bytes | None]:
+    return [message.value async for message in tl.log.read(topic, partition)]
+
+
+def numbered(count: int) -> list[bytes]:
+    return [str(n).encode() for n in range(count)]
+
+
+async def test_64_concurrent_callers_share_few_batches_and_each_learns_its_own_offset(
+    tl: Platform,
+) -> None:
+    answers = await asyncio.gather(*(tl.log.append("orders", value) for value in numbered(64)))
+    offsets = [answer.first_offset for (answer,) in answers]
+    assert sorted(offsets) == list(range(1, 65))
+    stored = await values(tl)
+    assert [stored[offset - 1] for offset in offsets] == numbered(64)
+    assert len(await batches(tl)) <= 2
+
+
+async def test_what_comes_while_a_batch_is_under_way_goes_together_with_the_next(
+    dsn: str, tl: Platform
+) -> None:
+    async with blocked(dsn) as blocker:
+        first = asyncio.create_task(tl.log.append("orders", b"first"))
+        await blocker.blocks()
+        others = [asyncio.create_task(tl.log.append("orders", [n, n])) for n in numbered(30)]
+        await asyncio.sleep(0)
+        await blocker.release()
+        await first
+        answers = [await other for other in others]
+    assert [len(row.value_ends) // 4 - 1 for row in await batches(tl)] == [1, 60]
+    assert [answer[0].first_offset for answer in answers] == list(range(2, 62, 2))
+
+
+async def test_a_lone_caller_waits_for_nobody(tl: Platform) -> None:
+    for number in range(1, 4):
+        (answer,) = await tl.log.append("orders", b"x")
+        assert answer.first_offset == number
+    assert len(await batches(tl)) == 3
+
+
+async def test_a_bad_entry_harms_only_itself(dsn: str, tl: Platform) -> None:
+    bad = {3, 40}
+    async with blocked(dsn) as blocker:
+        first = asyncio.create_task(tl.log.append("orders", b"first"))
+        await blocker.blocks()
+        others = [
+            asyncio.create_task(tl.log.append("orders", [None if n in bad else str(n)]))
+            for n in range(64)
+        ]
+        await asyncio.sleep(0)
+        await blocker.release()
+        await first
+        results = await asyncio.gather(*others, return_exceptions=True)
+    assert {n for n, result in enumerate(results) if isinstance(result, Invalid)} == bad
+    stored = await values(tl)
+    for n, result in enumerate(results):
+        if n not in bad:
+            assert isinstance(result, list)
+            assert stored[result[0].first_offset - 1] == str(n).encode()
+    assert len(stored) == 63
+    assert len(await batches(tl)) < 20  # the bad ones were looked for, not everybody sent alone
+
+
+async def test_a_topic_that_left_fails_all_its_sends_at_once(dsn: str, tl: Platform) -> None:
+    producer = tl.log.producer("orders", linger=NEVER)
+    answers = [await producer.send("x") for _ in range(500)]
+    await tl.log.delete("orders")
+    before = await calls_of(tl, "log_append_batch")
+    with pytest.raises(NotFound):
+        await producer.flush()
+    assert all(isinstance(answer.exception(), NotFound) for answer in answers)
+    assert await calls_of(tl, "log_append_batch") - before <= 1
+    await producer.flush()
+
+
+async def calls_of(tl: Platform, function: str) -> int:
+    async with tl.db.connection() as connection:
+        found = await connection.execute(
+            "select coalesce(sum(calls), 0)::int from pg_stat_user_functions where funcname = %s",
+            [function],
+        )
+        ((n,),) = await found.fetchall()
+        return int(n)
+
+
+async def test_sends_keep_their_order_and_tell_their_offsets(tl: Platform) -> None:
+    async with tl.log.producer("orders", batch_messages=7) as producer:
+        answers = [await producer.send(value) for value in numbered(50)]
+    assert [(await answer).first_offset for answer in answers] == list(range(1, 51))
+    assert await values(tl) == numbered(50)
+
+
+async def test_sends_with_keys_go_to_the_partition_of_the_key(tl: Platform) -> None:
+    await tl.log.create("many", partitions=3)
+    async with tl.log.producer("many") as producer:
+        sent = [await producer.send(key, key=key) for key in numbered(30)]
+    (appended, *_) = await tl.log.append("many", b"again", keys=b"0")
+    assert (await sent[0]).partition == appended.partition
+    for partition in range(3):
+        found = [message async for message in tl.log.read("many", partition)]
+        assert all(m.key == m.value or m.value == b"again" for m in found)
+
+
+async def test_keys_and_headers_survive_in_mixed_company(tl: Platform) -> None:
+    async with tl.log.producer("orders", linger=NEVER) as producer:
+        await producer.send("plain")
+        await producer.send("keyed", key="k")
+        await producer.send("headed", headers={"a": 1})
+        await producer.send("both", key=b"", headers={})
+    found = [(m.value, m.key, m.headers) async for m in tl.log.read("orders")]
+    assert found == [
+        (b"plain", None, None),
+        (b"keyed", b"k", None),
+        (b"headed", None, {"a": 1}),
+        (b"both", b"", {}),
+    ]
+    assert len(await batches(tl)) == 1
+
+
+async def test_linger_gathers_until_a_batch_is_full(tl: Platform) -> None:
+    producer = tl.log.producer("orders", linger=NEVER, batch_messages=10)
+    answers = [await producer.send(value) for value in numbered(20)]
+    assert [(await answer).first_offset for answer in answers] == list(range(1, 21))
+    assert len(await batches(tl)) == 2
+
+
+async def test_a_batch_is_full_by_its_bytes_too(tl: Platform) -> None:
+    producer = tl.log.producer("orders", linger=NEVER, batch_bytes=1000)
+    answers = [await producer.send(b"x" * 100) for _ in range(30)]
+    assert [(await answer).first_offset for answer in answers] == list(range(1, 31))
+    assert [row.n for row in await batches(tl)] == [10, 10, 10]
+
+
+async def test_flush_waits_for_no_linger(tl: Platform) -> None:
+    producer = tl.log.producer("orders", linger=NEVER, batch_messages=10)
+    for value in numbered(25):
+        await producer.send(value)
+    await producer.flush()
+    assert await values(tl) == numbered(25)
+
+
+async def test_flush_does_not_wait_for_what_others_send_meanwhile(tl: Platform) -> None:
+    producer = tl.log.producer("orders", linger=0)
+
+    async def endless() -> None:
+        while True:
+            await (await producer.send("noise"))
+
+    noise = [asyncio.create_task(endless()) for _ in range(3)]
+    answer = await producer.send("mine")
+    async with asyncio.timeout(10):
+        await producer.flush()
+    assert answer.done()
+    for task in noise:
+        task.cancel()
+    await asyncio.wait(noise)
+
+
+async def test_flush_raises_the_first_failure_and_only_once(tl: Platform) -> None:
+    producer = tl.log.producer("orders")
+    bad = await producer.send("x", partition=5)
+    good = await producer.send("y")
+    with pytest.raises(NotFound, match="asked for 5"):
+        await producer.flush()
+    assert isinstance(bad.exception(), NotFound)
+    assert (await good).first_offset == 1
+    await producer.flush()
+
+
+async def test_a_failure_is_told_even_when_its_sender_lost_patience(dsn: str, tl: Platform) -> None:
+    producer = tl.log.producer("orders")
+    await tl.log.create("state", compact=True)
+    async with blocked(dsn) as blocker:
+        keyless = await producer.send("x", topic="state")
+        await blocker.blocks()
+        keyless.cancel()
+    with pytest.raises(Invalid, match="key"):
+        await producer.flush()
+
+
+async def test_leaving_the_block_tells_the_failure(tl: Platform) -> None:
+    with pytest.raises(NotFound):
+        async with tl.log.producer("orders") as producer:
+            await producer.send("x", partition=5)
+
+
+async def test_a_message_that_can_never_be_stored_is_refused_when_it_is_sent(tl: Platform) -> None:
+    async with tl.log.producer() as producer:
+        for send in (
+            producer.send("x"),
+            producer.send(None, topic="orders"),
+            producer.send(7, topic="orders"),  # type: ignore[arg-type]
+            producer.send("x", key=7, topic="orders"),  # type: ignore[arg-type]
+            producer.send("x", headers={"a": object()}, topic="orders"),
+            producer.send("x", headers="a", topic="orders"),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(Invalid):
+                await send
+        with pytest.raises(TooLarge):
+            await producer.send(bytes((8 << 20) + 1), topic="orders")
+        with pytest.raises(NotFound):
+            await producer.send("x", topic="nowhere")
+    assert await values(tl) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_messages": 0},
+        {"batch_bytes": 0},
+        {"in_flight_bytes": 0},
+        {"linger": -1},
+        {"codec": "lz4"},
+    ],
+    ids=str,
+)
+async def test_a_producer_that_makes_no_sense_is_refused(
+    tl: Platform, options: dict[str, Any]
+) -> None:
+    with pytest.raises(Invalid):
+        tl.log.producer("orders", **options)
+
+
+async def test_a_producer_has_its_own_codec(tl: Platform) -> None:
+    async with tl.log.producer("orders", codec="zstd") as producer:
+        await producer.send(b"x" * 100)
+        await producer.append("orders", [b"y" * 100])
+    assert [row.codec for row in await batches(tl)] == 2 * [Codec.ZSTD]
+    assert await values(tl) == [b"x" * 100, b"y" * 100]
+
+
+@pytest.mark.parametrize("message", [b"", b"x" * 10, b"x" * 4000], ids=len)
+async def test_a_server_that_hangs_makes_senders_wait_and_memory_stays_bounded(
+    dsn: str, tl: Platform, message: bytes
+) -> None:
+    bound = 2 << 20
+    producer = tl.log.producer("orders", in_flight_bytes=bound)
+    await (await producer.send("warm up"))
+    sent = 0
+
+    async def send_for_ever() -> None:
+        nonlocal sent
+        while True:
+            await producer.send(bytes(bytearray(message)), headers={"n": sent})
+            sent += 1
+
+    async with blocked(dsn):
+        gc.collect()
+        tracemalloc.start()
+        sending = asyncio.create_task(send_for_ever())
+        await eventually(producer._queue.locked)
+        used, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        sending.cancel()
+        await asyncio.wait({sending})
+    assert sent > 200
+    assert used < 1.5 * bound + (1 << 20)  # one batch under way is there twice
+    await producer.flush()
+    assert len(await values(tl)) == sent + 1
+    assert producer._in_flight == 0
+
+
+async def test_who_waits_for_room_is_served_in_turn(dsn: str, tl: Platform) -> None:
+    producer = tl.log.producer("orders", in_flight_bytes=10_000)
+    async with blocked(dsn) as blocker:
+        await producer.send(b"first")
+        await blocker.blocks()
+        sends = []
+        for value in (b"b" * 9_500, b"small", b"c" * 9_500, b"tiny"):
+            sends.append(asyncio.create_task(producer.send(value)))
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not any(send.done() for send in sends)
+    for send in sends:
+        await send
+    await producer.flush()
+    assert [value and value[:1] for value in await values(tl)] == [b"f", b"b", b"s", b"c", b"t"]
+
+
+async def test_a_message_larger_than_all_that_may_be_in_flight_goes_alone(tl: Platform) -> None:
+    async with tl.log.producer("orders", in_flight_bytes=100) as producer:
+        await producer.send("a")
+        await producer.send(b"x" * 5000)
+        await producer.send("b")
+    assert await values(tl) == [b"a", b"x" * 5000, b"b"]
+
+
+async def test_a_cancelled_caller_leaves_the_others_their_offsets(dsn: str, tl: Platform) -> None:
+    async with blocked(dsn) as blocker:
+        first = asyncio.create_task(tl.log.append("orders", b"first"))
+        await blocker.blocks()
+        others = [asyncio.create_task(tl.log.append("orders", n)) for n in numbered(10)]
+        await asyncio.sleep(0)
+        for gone in (first, others[4]):
+            gone.cancel()
+        await asyncio.wait([first, others[4]])
+    answers = await asyncio.gather(*others, return_exceptions=True)
+    stored = await values(tl)
+    for n, answer in enumerate(answers):
+        if n != 4:
+            assert isinstance(answer, list)
+            assert stored[answer[0].first_offset - 1] == str(n).encode()
+    assert [check.problem for check in await tl.log.verify("orders")] == [None]
+
+
+async def test_closing_stores_what_is_pending_and_refuses_what_comes(
+    dsn: str, tl: Platform
+) -> None:
+    producer = tl.log.producer("orders", in_flight_bytes=2000)
+    async with blocked(dsn) as blocker:
+        await producer.send("a")
+        await blocker.blocks()
+        await producer.send("b")
+        late = asyncio.create_task(producer.send(b"x" * 1500))
+        await eventually(producer._queue.locked)
+        closing = asyncio.create_task(producer.close())
+        await asyncio.sleep(0)
+        with pytest.raises(Invalid, match="closed"):
+            await producer.append("orders", "c")
+        assert not closing.done()
+    await closing
+    with pytest.raises(Invalid, match="closed"):
+        await late
+    await producer.close()
+    assert await values(tl) == [b"a", b"b"]
+
+
+async def test_an_answer_that_got_lost_stores_the_message_once(
+    dsn: str, tl: Platform, proxy: Callable[[str], Proxy]
+) -> None:
+    wire = proxy(dsn)
+    async with trunkline.connect(wire.dsn) as far, blocked(dsn) as blocker:
+        appending = asyncio.create_task(far.log.append("orders", ["a", "b"]))
+        await blocker.blocks(1)
+        wire.cut()  # the server goes on with the first try and commits it, its answer goes nowhere
+        await blocker.blocks(2)
+        await blocker.release()
+        assert await appending == [Appended("orders", 0, 1, 2)]
+        assert await far.log.append("orders", "c") == [Appended("orders", 0, 3, 3)]
+    assert await values(tl) == [b"a", b"b", b"c"]
+
+
+async def test_every_message_arrives_once_over_a_network_that_keeps_breaking(
+    dsn: str, tl: Platform, proxy: Callable[[str], Proxy]
+) -> None:
+    wire = proxy(dsn)
+    async with trunkline.connect(wire.dsn) as far:
+        producer = far.log.producer("orders", batch_messages=5)
+        for number in range(200):
+            await producer.send(str(number))
+            if number % 20 == 0:
+                wire.cut()
+        await producer.flush()
+    assert await values(tl) == numbered(200)
+    assert [check.problem for check in await tl.log.verify("orders")] == [None]
+
+
+async def test_without_idempotence_a_lost_answer_is_told_and_not_repeated(
+    dsn: str, tl: Platform, proxy: Callable[[str], Proxy]
+) -> None:
+    wire = proxy(dsn)
+    async with trunkline.connect(wire.dsn) as far, blocked(dsn) as blocker:
+        producer = far.log.producer("orders", idempotent=False)
+        answer = await producer.send("a")
+        await blocker.blocks(1)
+        wire.cut()
+        with pytest.raises(Unavailable):
+            await answer
+        with pytest.raises(Unavailable):
+            await producer.flush()
+        await blocker.release()
+        await eventually(lambda: _stored(tl, 1))
+        await (await producer.send("b"))
+    assert await values(tl) == [b"a", b"b"]
+
+
+async def _stored(tl: Platform, n: int) -> None:
+    assert len(await values(tl)) == n
+
+
+async def test_a_server_that_stays_away_is_told_and_later_sends_are_stored(
+    dsn: str, tl: Platform, proxy: Callable[[str], Proxy]
+) -> None:
+    wire = proxy(dsn)
+    async with trunkline.connect(wire.dsn, connect_timeout=0.3) as far:
+        far.db._patience = 0.3
+        producer = far.log.producer("orders")
+        await (await producer.send("a"))
+        wire.refuse()
+        lost = await producer.send("b")
+        with pytest.raises(Unavailable):
+            await lost
+        with pytest.raises(Unavailable):
+            await producer.flush()
+        wire.resume()
+        far.db._patience = 30
+        assert (await (await producer.send("c"))).first_offset == 2
+    assert await values(tl) == [b"a", b"c"]
+
+
+async def test_early_release_is_durable_when_it_is_acknowledged(tl: Platform) -> None:
+    await tl.log.create("fast", early_release=True)
+    async with tl.db.connection() as connection:
+        before = await lsn(connection, "pg_current_wal_insert_lsn()")
+        await tl.log.append("fast", ["a", "b"])
+        async with tl.log.producer("fast") as producer:
+            await producer.send("c")
+        flushed = await lsn(connection, "pg_current_wal_flush_lsn()")
+        assert flushed > before
+    assert await values(tl, "fast") == [b"a", b"b", b"c"]
+
+
+async def lsn(connection: psycopg.AsyncConnection[Any], which: str) -> int:
+    found = await connection.execute(f"select ({which} - '0/0')::bigint")
+    ((position,),) = await found.fetchall()
+    return int(position)
