@@ -177,9 +177,11 @@ def _work(session: Session, tube: str) -> None:
         tasks = {row.backfill: bars.add_task(row.relation, total=None) for row in active()}
         while rows := active():
             for row in rows:
+                if row.backfill not in tasks:
+                    tasks[row.backfill] = bars.add_task(row.relation)
                 more = session.run(calls.backfill_step(row.backfill))
                 bars.update(
-                    tasks.setdefault(row.backfill, bars.add_task(row.relation)),
+                    tasks[row.backfill],
                     completed=row.keys_done,
                     total=row.keys_estimate,
                     description=row.relation

@@ -43,6 +43,7 @@ begin
   for kind in select r.rolname from pg_roles r
                where r.rolname in ('trunkline_reader', 'trunkline_writer', 'trunkline_admin') loop
     execute format('grant usage on schema trunkline to %I', kind);
+    execute format('revoke all on all routines in schema trunkline from %I', kind);
     for declared in
       select a.signature from trunkline.access a
        where a.role <> 'public' and array_position(array['reader', 'writer', 'admin'], a.role)

@@ -14,16 +14,22 @@ declare
   others jsonb;
 begin
   -- a look without any lock first: an idle poll writes nothing
-  if coalesce(seen.up_to, part.first_offset - 1) >= tail and trunkline._log_claim_due(seen.state, now_) is null then
+  if coalesce(seen.up_to, part.first_offset - 1) >= tail and (seen.state is null or trunkline._log_claim_due(seen.state, now_) is null) then
     return;
   end if;
   perform trunkline._isolation_check('A claim');
   perform trunkline._cursor_lock(cursor_id);
   seen := trunkline._cursor_latest(cursor_id);
-  perform trunkline._log_check_position(topic, part, coalesce(seen.up_to + 1, part.first_offset), null);
   seen.up_to := coalesce(seen.up_to, part.first_offset - 1);
-  tail := trunkline._log_tail(part);
-  due := trunkline._log_claim_due(seen.state, now_);
+  if seen.up_to > tail - max_messages then  -- what came while we waited for the lock may complete the range
+    tail := trunkline._log_tail(part);
+  end if;
+  if seen.up_to < part.first_offset - 1 or seen.up_to > tail or tail is null then
+    perform trunkline._log_check_position(topic, part, seen.up_to + 1, null);
+  end if;
+  if seen.state is not null then
+    due := trunkline._log_claim_due(seen.state, now_);
+  end if;
   others := coalesce(seen.state, '[]');
   claim := nextval('trunkline.cursor_seq');
   expires := now_ + deadline;
