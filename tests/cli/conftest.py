@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 import pytest
+from tests.fixtures.postgres import AnyServer, new_database
 
 from trunkline.cli.main import main
 from trunkline.core.settings import PLACES
@@ -54,6 +55,22 @@ def quiet_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def module_dsn(server: AnyServer, template: str) -> Iterator[str]:
+    """One database for the tests of a module, for those that look only at their own topics."""
+    with new_database(server, template=template) as name:
+        yield server.dsn(name)
+
+
+@pytest.fixture
+def swept_dsn(module_dsn: str) -> Iterator[str]:
+    """`module_dsn`, without what the test before left there."""
+    yield module_dsn
+    with psycopg.connect(module_dsn, autocommit=True) as connection:
+        connection.execute("select trunkline.log_delete(topic) from trunkline.log_list()")
+        connection.execute("select trunkline.config_set(name, null) from trunkline.config_list()")
 
 
 @pytest.fixture

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
+def dsn(swept_dsn: str) -> str:
+    return swept_dsn
+
+
+@pytest.fixture
 def numbers(cli: Cli, tmp_path: Path) -> str:
     """A topic of two partitions with ten messages each."""
     lines = tmp_path / "lines"

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
+def dsn(swept_dsn: str) -> str:
+    return swept_dsn
+
+
+@pytest.fixture
 def append(cli: Cli, tmp_path: Path) -> Append:
     """Append lines to a topic."""
 

@@ -236,9 +236,7 @@ def test_the_script_is_one_transaction(bare_dsn: str, programs: Programs) -> Non
 # Uninstalling
 
 
-def test_uninstalling_leaves_nothing_and_works_with_many_tables(
-    dsn: str, session: Session
-) -> None:
+def test_uninstalling_leaves_nothing_and_works_with_many_tables(dsn: str, session: Session) -> None:
     session.execute(
         "do $$ begin for i in 1 .. 400 loop"
         " execute format('create table trunkline.log_segment_%s (n int)', 100000 + i);"

@@ -72,6 +72,13 @@ def create(session: Session, topic: str = TOPIC, **settings: Any) -> str:
     return topic
 
 
+def create_anew(session: Session, topic: str = TOPIC, **settings: Any) -> str:
+    """Create a topic in place of one that may be there from an example before."""
+    if session.execute("select from trunkline.log_topic where topic = %s", [topic]).rowcount:
+        call(session, "log_delete", topic=topic)
+    return create(session, topic, **settings)
+
+
 def append(
     session: Session,
     *values: bytes | None,

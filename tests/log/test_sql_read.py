@@ -24,6 +24,7 @@ from tests.log.steps import (
     call,
     commit,
     create,
+    create_anew,
     current_segment,
     fetch,
     fill,
@@ -76,8 +77,7 @@ def test_an_empty_topic_and_the_tip_have_no_rows(session: Session) -> None:
 def test_every_offset_and_every_limit_shows_exactly_what_was_asked_for(
     session: Session, sizes: list[int], seals: set[int], data: st.DataObject
 ) -> None:
-    call(session, "log_delete", topic=create(session))
-    create(session)
+    create_anew(session)
     for number, size in enumerate(sizes):
         fill(session, size)
         if number in seals:
@@ -234,8 +234,7 @@ def stamp(session: Session, times: dict[int, datetime]) -> None:
 def test_the_offset_at_a_time_is_the_first_that_was_appended_then_or_later(
     session: Session, steps: list[tuple[int, int]], seals: set[int], trim: int
 ) -> None:
-    call(session, "log_delete", topic=create(session))
-    create(session)
+    create_anew(session)
     times: dict[int, datetime] = {}
     seconds, offset = 0, 1
     for number, (size, pause) in enumerate(steps):
@@ -427,8 +426,4 @@ def test_a_snapshot_older_than_a_drop_is_told_to_begin_anew(late: Session, look:
             case "offset_at":
                 call(late, "log_offset_at", topic=TOPIC, partition=0, at_time="-infinity")
     late.rollback()
-    assert offsets(fetch(late, 4)) == [4, 5, 6]
-
-
-def test_the_tip_is_known_to_a_snapshot_older_than_a_drop(late: Session) -> None:
     assert offsets(fetch(late, 4)) == [4, 5, 6]

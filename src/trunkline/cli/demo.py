@@ -4,6 +4,7 @@ import asyncio
 import signal
 import sys
 from collections import deque
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +14,11 @@ from trunkline.cli.invocation import Invocation, command, flag, run_async
 from trunkline.cli.output import console, new_table, say
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from trunkline.demo.figures import Figures, Proof
     from trunkline.demo.scenario import Demo
+    from trunkline.platform import Platform
 
 _ONCE = 20_000  # messages
 _PER_SECOND = 3_000
@@ -59,10 +63,7 @@ async def _run(invocation: Invocation, amount: Any) -> "list[Proof]":
 
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
-    if invocation.dsn is None:
-        # Never a database that the environment happens to name.
-        invocation = replace(invocation, instance=invocation.instance or "demo")
-    async with invocation.platform() as platform:
+    async with _stage(invocation) as platform:
         telemetry.configure("error")  # what else there is to say, the demo says
         if invocation.dsn is None:
             arguments = {"name": "lease.ttl", "value": _LEASE}
@@ -77,6 +78,27 @@ async def _run(invocation: Invocation, amount: Any) -> "list[Proof]":
         finally:
             showing.cancel()
             await asyncio.wait({showing})
+
+
+@asynccontextmanager
+async def _stage(invocation: Invocation) -> "AsyncIterator[Platform]":
+    """The database that was named, or a server of the demo's own: never what the environment names.
+
+    Nothing is kept on the demo's own server, so a schema of another version is simply replaced.
+    """
+    from trunkline.core import migrate
+    from trunkline.core.errors import SchemaMismatch
+
+    with ExitStack() as held:
+        if invocation.dsn is None and invocation.instance is None:
+            invocation = replace(invocation, instance="demo")
+            target = held.enter_context(invocation.target())
+            try:
+                migrate.install(target.dsn)
+            except SchemaMismatch:
+                migrate.uninstall(target.dsn)
+        async with invocation.platform() as platform:
+            yield platform
 
 
 class View:

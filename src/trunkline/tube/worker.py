@@ -152,7 +152,8 @@ class Worker:
         """Open the downstream; while it is away, hold back."""
         while not stopped.done():
             try:
-                return await self._downstream.open()
+                await self._downstream.open()
+                break
             except _TROUBLE as error:
                 self._hold(error)
                 await asyncio.wait({stopped}, timeout=self._hold_until - time.monotonic())

@@ -147,3 +147,4 @@ create table trunkline.access (
   signature text constraint access_pkey primary key,
   role text not null check (role in ('public', 'reader', 'writer', 'admin'))
 );
+comment on table trunkline.access is 'Which role may call what. roles_grant() makes it so.';

@@ -7,3 +7,4 @@ create table if not exists trunkline.migration (
   applied_at timestamptz not null default clock_timestamp(),
   constraint migration_pkey primary key (capability, file)
 );
+comment on table trunkline.migration is 'Files of the schema that were applied, and by which release.';

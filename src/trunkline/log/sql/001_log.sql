@@ -32,6 +32,7 @@ create table trunkline.log_partition (
   previous_id bigint,
   constraint log_partition_pkey primary key (topic_id, partition)
 );
+comment on table trunkline.log_partition is 'Partitions: the row that appends lock.';
 comment on column trunkline.log_partition.first_offset is 'The floor: lower offsets left with retention.';
 
 /* topic_id is NULL when the segment has left the log and only waits to be dropped. */

@@ -46,6 +46,11 @@ def make(kind: str, options: Mapping[str, Any], *, dsn: str) -> Downstream:
             return CallableDownstream.load(**given)
     except TypeError as error:
         raise Invalid(f"downstream {kind}: {error}.") from None
+    except ImportError as error:
+        raise Invalid(
+            f"downstream {kind} needs the package {error.name}.",
+            hint=f"Run: pip install 'trunkline[{kind}]'",
+        ) from error
     raise Invalid(
         f'there is no downstream "{kind}".',
         hint="Expected postgres, redis, opensearch, topic or callable.",

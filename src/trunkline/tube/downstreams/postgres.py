@@ -186,7 +186,7 @@ class PostgresDownstream(Downstream):
                 raise _judged(error) from error
 
     def _statement(self, text: str) -> sql.Composed:
-        return sql.SQL(text).format(table=self._table)  # type: ignore[arg-type]
+        return sql.SQL(text).format(table=self._table)
 
 
 async def _answer(connection: psycopg.AsyncConnection[Any], query: str, values: list[Any]) -> Any:

@@ -4,7 +4,7 @@ create or replace function trunkline._tube_put_entries(
 returns void language plpgsql as $$
 declare
   most int := trunkline._setting('tube.entry_keys');
-  space int := (trunkline._incarnation_row()).xid_space;
+  space int := trunkline._xid_space();
   current_slot int := trunkline._ring_current('tube_entry');
 begin
   if shards is null and cardinality(keys) <= most then

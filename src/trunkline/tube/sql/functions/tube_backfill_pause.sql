@@ -5,6 +5,9 @@ declare
   present trunkline.tube := trunkline._tube_row(tube);
   changed int;
 begin
+  if pause is null then
+    perform trunkline._raise('TL422', 'pause is true or false, got NULL.');
+  end if;
   update trunkline.tube_backfill b set status = case when pause then 'paused' else 'running' end
     from trunkline.tube_table a
    where a.attachment = b.attachment and a.tube_id = present.tube_id and b.status = case when pause then 'running' else 'paused' end;

@@ -33,7 +33,7 @@ begin
         raise notice '%', jsonb_build_object('keys', total, 'seconds', extract(epoch from said - began), 'finished', false);
       end if;
     end loop;
-  exception when syntax_error_or_access_rule_violation then
+  exception when syntax_error_or_access_rule_violation or data_exception then
     perform trunkline._raise('TL422', format('the query cannot be run: %s.', sqlerrm), 'Write a select whose first column is the key.');
   end;
   raise notice '%', jsonb_build_object('keys', total, 'seconds', extract(epoch from clock_timestamp() - began), 'finished', true);

@@ -1,0 +1,436 @@
+"""Calls run on a pool, in the caller's transaction, through restarts; errors are named."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from tests.fixtures.asking import ask, column
+
+from trunkline.core import errors, migrate
+from trunkline.core.calls import (
+    AsyncFace,
+    Call,
+    SyncFace,
+    awaited,
+    blocking,
+    many,
+    nothing,
+    one,
+    scalar,
+)
+from trunkline.core.db import AsyncDb, Db
+from trunkline.testing import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from trunkline.core.embedded import Server
+
+Session = psycopg.Connection[Any]
+
+
+class Twin:
+    """Both kinds of Db behind one face, so that every promise is tested of both."""
+
+    def __init__(self, kind: str, dsn: str, **options: Any):
+        self.kind = kind
+        self.db: Any = (AsyncDb if kind == "async" else Db)(dsn, **options)
+
+    async def run(self, call: Call[Any], **options: Any) -> Any:
+        if self.kind == "async":
+            return await self.db.run(call, **options)
+        return await asyncio.to_thread(self.db.run, call, **options)
+
+    async def close(self) -> None:
+        if self.kind == "async":
+            await self.db.close()
+        else:
+            await asyncio.to_thread(self.db.close)
+
+
+@pytest.fixture(params=["async", "sync"])
+async def make(request: pytest.FixtureRequest) -> AsyncIterator[Callable[..., Twin]]:
+    made: list[Twin] = []
+
+    def twin(dsn: str, **options: Any) -> Twin:
+        made.append(Twin(request.param, dsn, **options))
+        return made[-1]
+
+    yield twin
+    for each in made:
+        await each.close()
+
+
+@pytest.fixture
+def session(dsn: str) -> Iterator[Session]:
+    with psycopg.connect(dsn, autocommit=True) as opened:
+        opened.execute(
+            "create function trunkline.nap(seconds float) returns int language sql as"
+            " 'select 1 from pg_sleep(seconds)';"
+            "create function trunkline.pid() returns int language sql as 'select pg_backend_pid()'"
+        )
+        yield opened
+
+
+GET: Call[str] = Call("config_get", {"name": "lease.ttl"}, scalar, safe_to_repeat=True)
+PID: Call[int] = Call("pid", {}, scalar)
+
+
+def set_ttl(value: str) -> Call[str]:
+    return Call("config_set", {"name": "lease.ttl", "value": value}, scalar)
+
+
+def nap(seconds: float, *, safe: bool = False) -> Call[int]:
+    types = {"seconds": "float"}
+    return Call("nap", {"seconds": seconds}, scalar, safe_to_repeat=safe, types=types)
+
+
+# Errors
+
+NAMED = {
+    "TL400": errors.BadRequest,
+    "TL403": errors.Forbidden,
+    "TL404": errors.NotFound,
+    "TL409": errors.Conflict,
+    "TL410": errors.PositionTrimmed,
+    "TL413": errors.TooLarge,
+    "TL415": errors.UnsupportedCodec,
+    "TL422": errors.Invalid,
+    "TL423": errors.LeaseLost,
+    "TL426": errors.SchemaMismatch,
+    "TL429": errors.TooMany,
+    "TL503": errors.Unavailable,
+}
+
+
+def raising(code: str, facts: str = "{}") -> Call[None]:
+    arguments = {"code": code, "message": "it is so.", "hint": "Do that.", "facts": facts}
+    return Call("_raise", arguments, nothing, types={"facts": "jsonb"})
+
+
+async def test_every_code_of_the_database_has_its_class(
+    dsn: str, make: Callable[..., Twin]
+) -> None:
+    twin = make(dsn)
+    for code, kind in NAMED.items():
+        with pytest.raises(errors.TrunklineError) as caught:
+            await twin.run(raising(code, json.dumps({"first": 8120, "code": code})))
+        error = caught.value
+        assert type(error) is kind
+        assert (error.code, error.message, error.hint) == (code, "it is so.", "Do that.")
+        assert error.details == {"first": 8120, "code": code}
+        assert str(error) == "it is so. Do that."
+        assert isinstance(error.__cause__, psycopg.Error)
+
+
+def test_every_named_class_is_in_the_table() -> None:
+    kinds = set(errors.TrunklineError.__subclasses__()) - {errors.DatabaseError}
+    assert kinds == set(NAMED.values())
+    assert {kind.code for kind in kinds} == set(NAMED)
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "word"),
+    [
+        ("select 1 / 0", errors.DatabaseError, "division by zero"),
+        ("select * from nothing", errors.DatabaseError, "does not exist"),
+        ("select trunkline.nothing()", errors.SchemaMismatch, "trunkline db install"),
+        ("select * from trunkline.nothing", errors.SchemaMismatch, "trunkline db install"),
+        ("do $$ begin raise sqlstate 'TL499' using message = 'new'; end $$", None, "new"),
+        ("do $$ begin raise sqlstate '57P01'; end $$", errors.Unavailable, "DSN right"),
+        ("do $$ begin raise sqlstate '25P03'; end $$", errors.Unavailable, "DSN right"),
+        ("do $$ begin raise sqlstate '57014'; end $$", errors.DatabaseError, ""),
+        ("do $$ begin raise sqlstate '42501'; end $$", errors.Forbidden, "Grant trunkline"),
+    ],
+)
+def test_other_states_are_told_by_what_can_be_done_about_them(
+    session: Session, statement: str, kind: type[errors.TrunklineError] | None, word: str
+) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        session.execute(statement)
+    error = errors.from_database(caught.value)
+    assert type(error) is (kind or errors.DatabaseError)
+    assert word in str(error)
+    if isinstance(error, errors.DatabaseError):
+        assert error.sqlstate == caught.value.sqlstate
+
+
+def test_a_detail_that_is_no_object_is_kept_as_text(session: Session) -> None:
+    for detail, found in (("just words", "just words"), ("[1]", [1])):
+        with pytest.raises(psycopg.Error) as caught:
+            session.execute(f"do $$ begin raise sqlstate 'TL404' using detail = '{detail}'; end $$")
+        assert errors.from_database(caught.value).details == {"detail": found}
+
+
+async def test_a_database_without_the_schema_says_what_to_run(
+    bare_dsn: str, make: Callable[..., Twin]
+) -> None:
+    with pytest.raises(errors.SchemaMismatch, match="trunkline db install"):
+        await make(bare_dsn).run(GET)
+
+
+# Calls
+
+
+def test_a_call_is_one_statement_with_names_casts_and_formats() -> None:
+    call: Call[None] = Call(
+        "log_append",
+        {"topic": "orders", "payload": b"x", "headers": None},
+        nothing,
+        types={"headers": "jsonb"},
+    )
+    assert call.statement() == (
+        b'select * from trunkline."log_append"'
+        b'("topic" => %s, "payload" => %b, "headers" => %s::jsonb)'
+    )
+    assert call.values() == ["orders", b"x", None]
+    assert call.statement() is call.statement()
+
+
+async def test_answers_are_shaped(dsn: str, make: Callable[..., Twin]) -> None:
+    twin = make(dsn)
+    rows = await twin.run(Call("config_list", {}, many(dict)))
+    assert {"name", "value", "default_value"} <= set(rows[0])
+    listed: Call[dict[str, Any]] = Call("ring_list", {}, one(dict))
+    assert (await twin.run(listed))["ring"] == "cursor"
+
+
+async def test_methods_are_made_from_calls_once_for_both_kinds(dsn: str) -> None:
+    def ask_ttl(*, name: str = "lease.ttl") -> Call[str]:
+        """How long a lease lasts."""
+        return Call("config_get", {"name": name}, scalar)
+
+    class Waiting(AsyncFace):
+        ttl = awaited(ask_ttl)
+
+    class Blocking(SyncFace):
+        ttl = blocking(ask_ttl)
+
+    waiting, blocked = Waiting(), Blocking()
+    waiting._db, blocked._db = AsyncDb(dsn), Db(dsn)
+    try:
+        answer = await waiting.ttl(name="lease.ttl")
+        assert answer == await asyncio.to_thread(blocked.ttl) == "30 seconds"
+        assert Waiting.ttl.__doc__ == Blocking.ttl.__doc__ == "How long a lease lasts."
+    finally:
+        await waiting._db.close()
+        await asyncio.to_thread(blocked._db.close)
+
+
+# Transactions
+
+
+async def test_a_call_joins_the_callers_transaction(
+    dsn: str, session: Session, make: Callable[..., Twin]
+) -> None:
+    twin = make(dsn)
+
+    async def in_transaction(value: str, *, fail: bool) -> None:
+        if twin.kind == "async":
+            async with await psycopg.AsyncConnection.connect(dsn) as connection:
+                await twin.run(set_ttl(value), on=connection)
+                if fail:
+                    raise ZeroDivisionError
+        else:
+            with psycopg.connect(dsn) as connection:
+                await twin.run(set_ttl(value), on=connection)
+                if fail:
+                    raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await in_transaction("1 day", fail=True)
+    assert await twin.run(GET) == "30 seconds"
+    await in_transaction("1 day", fail=False)
+    assert await twin.run(GET) == "1 day"
+
+
+async def test_a_refused_call_leaves_the_callers_transaction_to_the_caller(
+    dsn: str, db: AsyncDb
+) -> None:
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        await db.run(set_ttl("1 day"), on=connection)
+        with pytest.raises(errors.Invalid):
+            async with connection.transaction():
+                await db.run(set_ttl("bad"), on=connection)
+    assert await db.run(GET) == "1 day"
+
+
+async def test_a_transaction_of_the_pool_commits_at_its_end_or_not_at_all(
+    dsn: str, db: AsyncDb
+) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with db.transaction() as connection:
+            await db.run(set_ttl("1 day"), on=connection)
+            raise ZeroDivisionError
+    async with db.transaction() as connection:
+        await db.run(set_ttl("2 days"), on=connection)
+    twin = Db(dsn)
+    assert await asyncio.to_thread(twin.run, GET) == "2 days"
+
+    def fail() -> None:
+        with twin.transaction() as blocking_connection:
+            twin.run(set_ttl("3 days"), on=blocking_connection)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.to_thread(fail)
+    assert await db.run(GET) == "2 days"
+    await asyncio.to_thread(twin.close)
+
+
+# Lost connections
+
+
+async def test_backends_that_died_under_the_pool_are_replaced_unseen(
+    dsn: str, session: Session, make: Callable[..., Twin]
+) -> None:
+    """Also for calls that must not be repeated: nothing had been sent."""
+    twin = make(dsn)
+    for _ in range(3):
+        await asyncio.gather(*(twin.run(nap(0.1)) for _ in range(4)))
+        killed = column(
+            session,
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and application_name = 'trunkline'",
+        )
+        assert len(killed) >= 4
+        await eventually(lambda: assert_alone(session))
+        pids = await asyncio.gather(*(twin.run(PID) for _ in range(6)))
+        assert len(pids) == 6
+
+
+def assert_alone(session: Session) -> None:
+    others = ask(
+        session,
+        "select count(*) from pg_stat_activity"
+        " where datname = current_database() and application_name = 'trunkline'",
+    )
+    assert others == 0
+
+
+@pytest.mark.parametrize("safe", [True, False])
+async def test_a_call_that_loses_its_connection_is_repeated_only_if_that_is_safe(
+    dsn: str, session: Session, make: Callable[..., Twin], safe: bool
+) -> None:
+    twin = make(dsn)
+    napping = asyncio.ensure_future(twin.run(nap(0.5, safe=safe)))
+
+    def kill_it() -> None:
+        killed = column(
+            session,
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and wait_event = 'PgSleep'",
+        )
+        assert killed == [True]
+
+    await eventually(kill_it)
+    if safe:
+        assert await napping == 1
+    else:
+        with pytest.raises(errors.Unavailable):
+            await napping
+    assert await twin.run(nap(0)) == 1
+
+
+async def test_a_lost_connection_of_the_caller_is_not_replaced(
+    dsn: str, session: Session, db: AsyncDb
+) -> None:
+    connection = await db.connect()
+    session.execute("select pg_terminate_backend(%s)", [connection.info.backend_pid])
+    with pytest.raises(errors.Unavailable):
+        await db.run(GET, on=connection)
+    await connection.close()
+
+
+@pytest.mark.crash
+async def test_calls_outlast_a_restart_of_the_server(
+    own_server: Callable[..., Server],
+) -> None:
+    server = own_server(fsync="off")
+    with closing(psycopg.connect(server.dsn("postgres"), autocommit=True)) as root:
+        root.execute("create database app")
+    dsn = server.dsn("app")
+    migrate.install(dsn)
+    twins = [Twin(kind, dsn, connect_timeout=1) for kind in ("async", "sync")]
+    stop = asyncio.Event()
+    answers = 0
+
+    async def ask_on(twin: Twin) -> None:
+        nonlocal answers
+        while not stop.is_set():
+            assert await twin.run(GET) == "30 seconds"
+            answers += 1
+
+    asking = [asyncio.ensure_future(ask_on(twin)) for twin in twins]
+    await eventually(lambda: answers > 10)
+    await asyncio.to_thread(server.restart)
+    before = answers
+    await eventually(lambda: answers > before + 10)
+    await asyncio.to_thread(server.kill)
+    await asyncio.to_thread(server.start)
+    before = answers
+    await eventually(lambda: answers > before + 10)
+    stop.set()
+    await asyncio.gather(*asking)
+    await asyncio.to_thread(server.stop)
+    for twin in twins:
+        with pytest.raises(errors.Unavailable):
+            await twin.run(set_ttl("1 day"))
+        await twin.close()
+
+
+async def test_a_server_that_stays_away_is_unavailable_when_patience_ends(
+    make: Callable[..., Twin],
+) -> None:
+    twin = make("host=/nowhere dbname=x", connect_timeout=0.2, patience=0.3)
+    with pytest.raises(errors.Unavailable) as caught:
+        await twin.run(GET)
+    assert caught.value.code == "TL503"
+
+
+async def test_a_pool_that_is_all_lent_out_says_so(dsn: str) -> None:
+    db = AsyncDb(dsn, pool_max=1, connect_timeout=0.2, patience=0)
+    async with db.connection():
+        with pytest.raises(errors.Unavailable, match="no connection"):
+            await db.run(GET)
+    assert await db.run(GET) == "30 seconds"
+    await db.close()
+
+
+async def test_closing_is_safe_at_any_time(dsn: str, make: Callable[..., Twin]) -> None:
+    await make(dsn).close()
+    twin = make(dsn)
+    await twin.run(GET)
+    await twin.close()
+    await twin.close()
+    with pytest.raises(errors.Unavailable):
+        await twin.run(GET)
+
+
+async def test_connections_carry_a_name_unless_the_dsn_has_one(
+    dsn: str, session: Session, make: Callable[..., Twin]
+) -> None:
+    for conninfo, name in ((dsn, "trunkline"), (f"{dsn}&application_name=mine", "mine")):
+        pid = await make(conninfo).run(PID)
+        query = "select application_name from pg_stat_activity where pid = %s"
+        assert ask(session, query, [pid]) == name
+
+
+async def test_nothing_is_prepared_when_told_so(dsn: str, session: Session) -> None:
+    """A transaction pooler hands each transaction another session."""
+    session.execute(
+        "create function trunkline.prepared() returns bigint language sql as"
+        " 'select count(*) from pg_prepared_statements'"
+    )
+    for prepare in (True, False):
+        db = AsyncDb(dsn, pool_max=1, prepare=prepare)
+        for _ in range(8):
+            await db.run(GET)
+        count: Call[int] = Call("prepared", {}, scalar)
+        assert (await db.run(count) > 0) is prepare
+        await db.close()

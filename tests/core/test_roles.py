@@ -1,0 +1,193 @@
+"""What each role may do, and that nobody may do more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from tests.fixtures.asking import ask, column, refused
+
+from trunkline.core.calls import Call, nothing, scalar
+from trunkline.core.db import Db
+from trunkline.core.errors import Forbidden
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Session = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def session(dsn: str) -> Iterator[Session]:
+    with psycopg.connect(dsn, autocommit=True) as opened:
+        opened.execute("select trunkline.log_create('orders')")
+        yield opened
+
+
+class User:
+    """A login role of one group and nothing else, and a session of its own."""
+
+    def __init__(self, dsn: str, group: str | None):
+        self.name = f"user_{uuid4().hex}"
+        self.session = psycopg.connect(dsn, autocommit=True)
+        self.session.execute(f"create role {self.name} login")
+        if group:
+            self.session.execute(f"grant {group} to {self.name}")
+        self.session.execute(f"set session authorization {self.name}")
+
+    def close(self) -> None:
+        self.session.execute("reset session authorization")
+        self.session.execute(f"drop owned by {self.name}")
+        self.session.execute(f"drop role {self.name}")
+        self.session.close()
+
+
+@pytest.fixture
+def reader(dsn: str, session: Session) -> Iterator[Session]:
+    yield from _session_of(dsn, "trunkline_reader")
+
+
+@pytest.fixture
+def writer(dsn: str, session: Session) -> Iterator[Session]:
+    yield from _session_of(dsn, "trunkline_writer")
+
+
+@pytest.fixture
+def admin(dsn: str, session: Session) -> Iterator[Session]:
+    yield from _session_of(dsn, "trunkline_admin")
+
+
+@pytest.fixture
+def nobody(dsn: str, session: Session) -> Iterator[Session]:
+    yield from _session_of(dsn, None)
+
+
+def _session_of(dsn: str, group: str | None) -> Iterator[Session]:
+    user = User(dsn, group)
+    yield user.session
+    user.close()
+
+
+APPEND = "select trunkline.log_append('orders', 0, array['x'::bytea])"
+
+
+def consume(session: Session) -> None:
+    """Join a group, read a message and commit it."""
+    process = uuid4()
+    session.execute("select trunkline.lease_renew(%s)", [process])
+    joined = "select epoch from trunkline.log_join('orders', 'g', %s) where partition = 0"
+    epoch = ask(session, joined, [process])
+    assert session.execute("select * from trunkline.log_read('orders', 0, 1)").fetchall()
+    session.execute("select trunkline.log_commit('orders', 'g', 0, %s, 1)", [epoch])
+    session.execute("select trunkline.lease_end(%s)", [process])
+
+
+def test_a_reader_reads_and_commits_and_cannot_append(session: Session, reader: Session) -> None:
+    session.execute(APPEND)
+    consume(reader)
+    for statement in (
+        APPEND,
+        "select trunkline.log_create('mine')",
+        "select trunkline.config_set('lease.ttl', '1 day')",
+        "call trunkline.maintain()",
+        "select trunkline.roles_grant()",
+    ):
+        with refused("42501"):
+            reader.execute(statement)
+
+
+def test_a_writer_appends_and_reads_and_cannot_configure(writer: Session) -> None:
+    writer.execute(APPEND)
+    consume(writer)
+    for statement in (
+        "select trunkline.config_set('lease.ttl', '1 day')",
+        "select trunkline.log_delete('orders')",
+        "call trunkline.maintain()",
+    ):
+        with refused("42501"):
+            writer.execute(statement)
+
+
+def test_an_admin_configures_and_maintains_and_does_all_the_rest(admin: Session) -> None:
+    admin.execute("select trunkline.config_set('lease.ttl', '1 minute')")
+    admin.execute(APPEND)
+    consume(admin)
+    admin.execute("call trunkline.maintain()")
+    assert column(admin, "select error from trunkline.duty_list() where error is not null") == []
+    admin.execute("select trunkline.log_delete('orders')")
+    with refused("42501"):
+        admin.execute("select trunkline.roles_grant()")
+
+
+def test_a_missing_right_is_forbidden_in_python(dsn: str, reader: Session) -> None:
+    db = Db(dsn)
+    call: Call[None] = Call("config_set", {"name": "lease.ttl", "value": "1 day"}, nothing)
+    with pytest.raises(Forbidden, match="Grant trunkline_") as caught:
+        db.run(call, on=reader)
+    assert caught.value.code == "TL403"
+    assert db.run(Call("config_get", {"name": "lease.ttl"}, scalar), on=reader) == "30 seconds"
+    db.close()
+
+
+def test_who_has_no_role_can_read_nothing_and_call_nothing(nobody: Session) -> None:
+    for statement in (
+        "select trunkline.config_list()",
+        "select * from trunkline.config",
+        "select trunkline._ring_current('tick')",
+        APPEND,
+    ):
+        with refused("42501"):
+            nobody.execute(statement)
+
+
+def test_no_role_can_touch_a_table_or_a_sequence_directly(session: Session) -> None:
+    granted = session.execute(
+        "select c.relname, grantee::regrole::text from pg_class c, aclexplode(c.relacl) a"
+        " where c.relnamespace = 'trunkline'::regnamespace and a.grantee <> c.relowner"
+    ).fetchall()
+    assert granted == []
+
+
+def test_everybody_may_call_exactly_what_the_files_declare(session: Session) -> None:
+    """For every function: its declared role and the ones above it, nobody else."""
+    ranks = ["public", "reader", "writer", "admin"]
+    declared: dict[str, str] = dict(
+        session.execute(
+            "select ('trunkline.' || signature)::regprocedure::oid::text, role"
+            " from trunkline.access"
+        ).fetchall()
+    )
+    for number, kind in enumerate(ranks):
+        role = "public" if kind == "public" else f"trunkline_{kind}"
+        may = set(
+            column(
+                session,
+                "select oid::text from pg_proc where pronamespace = 'trunkline'::regnamespace"
+                " and has_function_privilege(%s, oid, 'execute')",
+                [role],
+            )
+        )
+        assert may == {oid for oid, needed in declared.items() if ranks.index(needed) <= number}
+
+
+def test_a_function_that_needs_more_rights_than_before_is_taken_back(session: Session) -> None:
+    may = "select has_function_privilege('trunkline_reader', 'trunkline.config_list()', 'execute')"
+    assert ask(session, may) is True
+    session.execute("select trunkline._access('config_list()', 'admin')")
+    session.execute("select trunkline.roles_grant()")
+    assert ask(session, may) is False
+
+
+def test_a_table_of_the_same_name_in_front_does_not_deceive_a_definer(
+    session: Session, reader: Session
+) -> None:
+    """What a caller puts into pg_temp or its search path is not looked at."""
+    reader.execute("create temp table config (name text, value text)")
+    reader.execute("create temp table lease (process uuid, expires timestamptz)")
+    reader.execute("set search_path = pg_temp, public")
+    assert ask(reader, "select trunkline.config_get('lease.ttl')") == "30 seconds"
+    process = uuid4()
+    reader.execute("select trunkline.lease_renew(%s)", [process])
+    assert column(session, "select process from trunkline.lease") == [process]

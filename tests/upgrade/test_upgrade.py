@@ -1,0 +1,72 @@
+"""A database of any earlier stage becomes the present one, under those who use it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from tests.fixtures.asking import ask, column
+
+from trunkline.core import migrate
+
+if TYPE_CHECKING:
+    from tests.fixtures.programs import Programs
+
+
+def stages() -> list[int]:
+    """Where a release may have ended: after a capability, or before a numbered file of one."""
+    steps = migrate.steps()
+    numbered = [number for number, step in enumerate(steps) if not step.repeatable]
+    return [number for number in numbered if steps[number].file.startswith("001")][1:]
+
+
+@pytest.mark.parametrize("stage", stages())
+def test_an_upgrade_from_any_stage_makes_the_schema_of_a_fresh_install(
+    dsn: str, bare_dsn: str, programs: Programs, monkeypatch: pytest.MonkeyPatch, stage: int
+) -> None:
+    steps = migrate.steps()
+    with monkeypatch.context() as earlier:
+        earlier.setattr(migrate, "steps", lambda: steps[:stage])
+        migrate.install(bare_dsn)
+        assert migrate.plan(bare_dsn).current
+    assert [step.file for step in migrate.plan(bare_dsn).pending] == [
+        step.file for step in steps[stage:]
+    ]
+    migrate.install(bare_dsn)
+    assert migrate.plan(bare_dsn).current
+    assert programs.dump(bare_dsn, "--schema-only") == programs.dump(dsn, "--schema-only")
+
+
+def test_an_upgrade_keeps_what_is_stored_and_who_is_connected(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every function is replaced under a session that has plans of the old ones."""
+    with psycopg.connect(dsn, autocommit=True, prepare_threshold=0) as session:
+        session.execute("select trunkline.log_create('orders')")
+        session.execute("select trunkline.config_set('lease.ttl', '2 minutes')")
+        for _ in range(6):
+            append(session)
+        changed = [
+            migrate.Step(step.capability, step.file, step.text + ("\n" if step.repeatable else ""))
+            for step in migrate.steps()
+        ]
+        monkeypatch.setattr(migrate, "steps", lambda: changed)
+        assert len(migrate.plan(dsn).pending) == sum(step.repeatable for step in changed)
+        migrate.install(dsn)
+        assert migrate.plan(dsn).current
+        append(session)
+        read = "select log_offset from trunkline.log_read('orders', 0, 1)"
+        assert column(session, read) == list(range(1, 8))
+        assert ask(session, "select trunkline.config_get('lease.ttl')") == "2 minutes"
+
+
+def append(session: psycopg.Connection[Any]) -> None:
+    session.execute("select trunkline.log_append('orders', 0, array['x'::bytea])")
+
+
+def test_the_script_of_an_upgrade_is_what_would_be_run(dsn: str, bare_dsn: str) -> None:
+    assert migrate.pending_script(migrate.plan(dsn)) == ""
+    planned = migrate.pending_script(migrate.plan(bare_dsn))
+    for step in migrate.steps():
+        assert step.text.strip() in planned
