@@ -11,6 +11,7 @@ ARGS :=
 DSN :=
 QUICK := not soak
 CALM := not soak and not crash
+JOBS := 2
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,7 +20,7 @@ demo: $(READY) ## see it work, from nothing
 	@$(VENV)/bin/trunkline demo $(ARGS)
 
 test: $(READY) ## run the tests against the bundled server
-	@$(PYTHON) -m pytest -m "$(QUICK)" $(ARGS)
+	@$(PYTHON) -m pytest -n $(JOBS) --dist worksteal -m "$(QUICK)" $(ARGS)
 
 test-pg: $(READY) ## run them against your own server: make test-pg DSN=postgresql://...
 	@test -n "$(DSN)" || { echo "Say which server: make test-pg DSN=postgresql://user@host/db" >&2; exit 2; }
@@ -33,7 +34,7 @@ test-old: $(READY) ## run them against every other version that Debian has put o
 	  if [ -x $$bin/postgres ] && [ $$version != $$bundled ]; then \
 	    found=yes; \
 	    echo "PostgreSQL $$version ($$bin)"; \
-	    TRUNKLINE_PG_BIN=$$bin $(PYTHON) -m pytest -m "$(CALM)" $(ARGS) || exit 1; \
+	    TRUNKLINE_PG_BIN=$$bin $(PYTHON) -m pytest -n $(JOBS) --dist worksteal -m "$(CALM)" $(ARGS) || exit 1; \
 	  fi; \
 	done; \
 	test -n "$$found" || echo "There is no PostgreSQL here besides the bundled $$bundled."

@@ -272,7 +272,7 @@ def cli_part(capability: str) -> Iterator[str]:
         yield "Every command has these options; the formats, where something is read:\n"
         yield from _options(commands["doctor"], shared=True)
         for name, command in commands.items():
-            if name not in THEMES:
+            if name not in migrate.CAPABILITIES:
                 yield from _commands(f"trunkline {name}", command)
     else:
         yield from _commands(f"trunkline {capability}", commands[capability])

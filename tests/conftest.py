@@ -1,7 +1,9 @@
 """The fixtures of every test, one plugin per kind."""
 
 pytest_plugins = [
+    "tests.fixtures.opensearch",
     "tests.fixtures.postgres",
     "tests.fixtures.programs",
     "tests.fixtures.proxy",
+    "tests.fixtures.redis",
 ]

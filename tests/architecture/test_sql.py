@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from tests.fixtures.asking import column
+from tests.fixtures.postgres import new_database
 
 from trunkline.core import migrate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.fixtures.postgres import AnyServer
 
     from trunkline.core.migrate import Step
 
@@ -24,10 +27,11 @@ OF_THE_OWNER = {"roles_grant"}  # grants what others may call: nobody is granted
 
 
 @pytest.fixture(scope="module")
-def session(template: str, server: Any) -> Iterator[Session]:
-    """The template itself: it is only looked at."""
-    with psycopg.connect(server.dsn(template), autocommit=True) as opened:
-        opened.execute("set default_transaction_read_only = on")
+def session(server: AnyServer, template: str) -> Iterator[Session]:
+    with (
+        new_database(server, template=template) as name,
+        psycopg.connect(server.dsn(name), autocommit=True) as opened,
+    ):
         yield opened
 
 

@@ -66,7 +66,6 @@ def test_every_command_that_prints_rows_has_all_formats() -> None:
     assert silent == {
         "db sql",
         "db uninstall",
-        "log bench",
         "log delete",
         "log group-delete",
         "up",

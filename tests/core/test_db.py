@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from tests.fixtures.asking import ask, column
+from tests.fixtures.postgres import new_database
 
 from trunkline.core import errors, migrate
 from trunkline.core.calls import (
@@ -28,6 +29,8 @@ from trunkline.testing import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+
+    from tests.fixtures.postgres import AnyServer
 
     from trunkline.core.embedded import Server
 
@@ -66,7 +69,14 @@ async def make(request: pytest.FixtureRequest) -> AsyncIterator[Callable[..., Tw
         await each.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def dsn(server: AnyServer, template: str) -> Iterator[str]:
+    """One database for all tests: they leave nothing behind but a setting."""
+    with new_database(server, template=template) as name:
+        yield server.dsn(name)
+
+
+@pytest.fixture(scope="module")
 def session(dsn: str) -> Iterator[Session]:
     with psycopg.connect(dsn, autocommit=True) as opened:
         opened.execute(
@@ -75,6 +85,12 @@ def session(dsn: str) -> Iterator[Session]:
             "create function trunkline.pid() returns int language sql as 'select pg_backend_pid()'"
         )
         yield opened
+
+
+@pytest.fixture(autouse=True)
+def defaults(session: Session) -> Iterator[None]:
+    yield
+    session.execute("update trunkline.config set value = default_value")
 
 
 GET: Call[str] = Call("config_get", {"name": "lease.ttl"}, scalar, safe_to_repeat=True)
@@ -424,7 +440,7 @@ async def test_connections_carry_a_name_unless_the_dsn_has_one(
 async def test_nothing_is_prepared_when_told_so(dsn: str, session: Session) -> None:
     """A transaction pooler hands each transaction another session."""
     session.execute(
-        "create function trunkline.prepared() returns bigint language sql as"
+        "create or replace function trunkline.prepared() returns bigint language sql as"
         " 'select count(*) from pg_prepared_statements'"
     )
     for prepare in (True, False):

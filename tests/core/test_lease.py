@@ -12,20 +12,30 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from tests.fixtures.asking import ask, column, refused, writing_nothing
+from tests.fixtures.postgres import new_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.fixtures.postgres import TwoSessions
+    from tests.fixtures.postgres import AnyServer, TwoSessions
 
 Session = psycopg.Connection[Any]
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 TTL = timedelta(seconds=30)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def dsn(server: AnyServer, template: str) -> Iterator[str]:
+    """One database for all tests; `session` empties it."""
+    with new_database(server, template=template) as name:
+        yield server.dsn(name)
+
+
+@pytest.fixture(autouse=True)
 def session(dsn: str) -> Iterator[Session]:
     with psycopg.connect(dsn, autocommit=True) as opened:
+        opened.execute("truncate trunkline.lease, trunkline.owner, trunkline.party")
+        opened.execute("update trunkline.config set value = default_value")
         yield opened
 
 

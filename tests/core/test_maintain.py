@@ -11,7 +11,6 @@ import pytest
 from tests.core.demo import opened, tick, write
 from tests.fixtures.asking import ask, column, refused
 
-from trunkline.core.db import AsyncDb
 from trunkline.core.maintain import Maintainer
 
 if TYPE_CHECKING:
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 
     from tests.fixtures.postgres import TwoSessions
     from tests.fixtures.programs import Programs
+
+    from trunkline.core.db import AsyncDb
 
 Session = psycopg.Connection[Any]
 

@@ -8,6 +8,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from tests.fixtures.asking import ask, column, refused
+from tests.fixtures.postgres import new_database
 
 from trunkline.core.calls import Call, nothing, scalar
 from trunkline.core.db import Db
@@ -16,12 +17,23 @@ from trunkline.core.errors import Forbidden
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.fixtures.postgres import AnyServer
+
 Session = psycopg.Connection[Any]
+
+
+@pytest.fixture(scope="module")
+def dsn(server: AnyServer, template: str) -> Iterator[str]:
+    """One database for all tests."""
+    with new_database(server, template=template) as name:
+        yield server.dsn(name)
 
 
 @pytest.fixture
 def session(dsn: str) -> Iterator[Session]:
     with psycopg.connect(dsn, autocommit=True) as opened:
+        opened.execute("truncate trunkline.lease, trunkline.owner, trunkline.party")
+        opened.execute("update trunkline.config set value = default_value")
         opened.execute("select trunkline.log_create('orders')")
         yield opened
 
@@ -175,9 +187,10 @@ def test_everybody_may_call_exactly_what_the_files_declare(session: Session) -> 
 def test_a_function_that_needs_more_rights_than_before_is_taken_back(session: Session) -> None:
     may = "select has_function_privilege('trunkline_reader', 'trunkline.config_list()', 'execute')"
     assert ask(session, may) is True
-    session.execute("select trunkline._access('config_list()', 'admin')")
-    session.execute("select trunkline.roles_grant()")
-    assert ask(session, may) is False
+    with session.transaction(force_rollback=True):
+        session.execute("select trunkline._access('config_list()', 'admin')")
+        session.execute("select trunkline.roles_grant()")
+        assert ask(session, may) is False
 
 
 def test_a_table_of_the_same_name_in_front_does_not_deceive_a_definer(

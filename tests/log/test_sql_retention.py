@@ -483,7 +483,8 @@ class Watch:
                       and strpos(a.query, 'maintain()') = 0 and exists (
                         select from pg_stat_activity b
                          where b.pid = any (pg_blocking_pids(l.pid))
-                           and (strpos(b.query, 'maintain()') > 0 or b.application_name = 'pg_dump'))""",
+                           and (strpos(b.query, 'maintain()') > 0
+                                or b.application_name = 'pg_dump'))""",
             )
             self.longest = max(self.longest, float(waited or 0))
             yield

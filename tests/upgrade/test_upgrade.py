@@ -44,7 +44,7 @@ def test_an_upgrade_keeps_what_is_stored_and_who_is_connected(
     """Every function is replaced under a session that has plans of the old ones."""
     with psycopg.connect(dsn, autocommit=True, prepare_threshold=0) as session:
         session.execute("select trunkline.log_create('orders')")
-        session.execute("select trunkline.config_set('lease.ttl', '2 minutes')")
+        session.execute("select trunkline.config_set('lease.ttl', '2 days')")
         for _ in range(6):
             append(session)
         changed = [
@@ -58,7 +58,7 @@ def test_an_upgrade_keeps_what_is_stored_and_who_is_connected(
         append(session)
         read = "select log_offset from trunkline.log_read('orders', 0, 1)"
         assert column(session, read) == list(range(1, 8))
-        assert ask(session, "select trunkline.config_get('lease.ttl')") == "2 minutes"
+        assert ask(session, "select trunkline.config_get('lease.ttl')") == "2 days"
 
 
 def append(session: psycopg.Connection[Any]) -> None:

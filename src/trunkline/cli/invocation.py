@@ -83,9 +83,14 @@ class Invocation:
         """The format that was asked for, else what fits standard output."""
         return self.form or output.default_format()
 
-    def print(self, rows: Iterable[Any], *, columns: Sequence[str] | None = None) -> None:
-        """Print rows; a table shows only ``columns``."""
+    def print(
+        self, rows: Iterable[Any], *, columns: Sequence[str] | None = None, nothing: str = ""
+    ) -> None:
+        """Print rows; a table shows only ``columns``, and ``nothing`` where there are none."""
+        rows = list(rows)
         output.print_rows(rows, self.format, columns=columns)
+        if nothing and not rows and self.format is Format.TABLE:
+            output.say(nothing)
 
     def print_one(self, row: Any, *, columns: Sequence[str] | None = None) -> None:
         """Print one thing."""

@@ -1,4 +1,4 @@
-"""``trunkline log``: topics, groups and upkeep; messages themselves are in `messages`."""
+"""``trunkline log``: topics; the modules ``log_*`` add what is done with them."""
 
 import sys
 from typing import Annotated, Any
@@ -6,17 +6,13 @@ from typing import Annotated, Any
 import typer
 
 from trunkline.cli import output
-from trunkline.cli.invocation import Invocation, Session, command, flag
+from trunkline.cli.invocation import Invocation, command, flag
 from trunkline.cli.output import Format, say
 
 app = typer.Typer(help="Topics of messages, and groups that consume them.", no_args_is_help=True)
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
-SomeTopic = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only this topic.")]
 Group = Annotated[str, typer.Option("--group", "-g", metavar="NAME", help="The group.")]
-SomeGroup = Annotated[
-    str | None, typer.Option("--group", "-g", metavar="NAME", help="Only this group.")
-]
 Partition = Annotated[
     int | None, typer.Option("--partition", "-p", metavar="N", help="Only this partition.")
 ]
@@ -147,7 +143,7 @@ def list_topics(invocation: Invocation) -> None:
     with invocation.session() as session:
         topics = session.run(calls.list_topics())
     columns = ("topic", "partitions", "messages", "bytes", "retention", "compact", "codec")
-    _print(invocation, topics, columns, nothing="No topics.")
+    invocation.print(topics, columns=columns, nothing="No topics.")
 
 
 @command(app, example="trunkline log describe orders", reads=True, panel="Topics")
@@ -161,192 +157,6 @@ def describe(invocation: Invocation, topic: Topic) -> None:
     if invocation.format is Format.TABLE:
         say(_in_words(settings) + "\n")
     invocation.print(partitions)
-
-
-@command(
-    app,
-    example='trunkline log seek orders --group billing --to "2h ago"',
-    reads=True,
-    panel="Groups",
-)
-def seek(
-    invocation: Invocation,
-    topic: Topic,
-    group: Group,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to", metavar="PLACE", help='earliest, latest, an offset, a time, or "2h ago".'
-        ),
-    ],
-    partition: Partition = None,
-) -> None:
-    """Move a group; members that run continue from there."""
-    from trunkline.cli import inputs
-    from trunkline.log import calls
-
-    call = calls.seek(topic, group, inputs.start(to, option="--to"), partition=partition)
-    with invocation.session() as session:
-        places = session.run(call)
-    invocation.print(
-        {"partition": number, "next_offset": offset} for number, offset in places.items()
-    )
-
-
-@command(app, example="trunkline log groups orders", reads=True, panel="Groups")
-def groups(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = None) -> None:
-    """Show groups by partition: done, there, behind, owned by."""
-    from trunkline.log import calls
-
-    with invocation.session() as session:
-        found = session.run(calls.groups(topic, group))
-        if not found:
-            _explain_nothing(session, topic, group)
-    columns = (
-        *("topic", "group_name", "mode", "partition", "up_to", "last_offset", "lag", "claims"),
-        *("process_name", "moved_at"),
-    )
-    _print(invocation, found, columns, nothing="No groups.")
-
-
-@command(app, example="trunkline log lag orders --group billing", reads=True, panel="Groups")
-def lag(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = None) -> None:
-    """Show how far groups are behind, in messages."""
-    from trunkline.log import calls
-
-    with invocation.session() as session:
-        found = session.run(calls.lag(topic, group))
-        if not found:
-            _explain_nothing(session, topic, group)
-    _print(invocation, found, None, nothing="No groups.")
-
-
-@command(
-    app, "group-delete", example="trunkline log group-delete orders --group billing", panel="Groups"
-)
-def group_delete(invocation: Invocation, topic: Topic, group: Group) -> None:
-    """Forget a group and its positions."""
-    from trunkline.log import calls
-
-    with invocation.session() as session:
-        session.run(calls.delete_group(topic, group))
-    say(f"Forgot {group}.")
-
-
-@command(
-    app, example="trunkline log trim orders --partition 0 --before 1000", reads=True, panel="Upkeep"
-)
-def trim(
-    invocation: Invocation,
-    topic: Topic,
-    before: Annotated[
-        str,
-        typer.Option(
-            metavar="PLACE", help='The first to stay: an offset, a time, "30d ago", latest.'
-        ),
-    ],
-    partition: Partition = None,
-) -> None:
-    """Forget everything before an offset or a time."""
-    from trunkline.cli import inputs
-    from trunkline.core.errors import BadRequest
-    from trunkline.log import calls
-
-    place = inputs.start(before, option="--before")
-    with invocation.session() as session:
-        partitions = session.run(calls.describe(topic))
-        if partition is None and isinstance(place, int) and len(partitions) > 1:
-            raise BadRequest(
-                f"{topic} has {len(partitions)} partitions: an offset means another message"
-                " in each.",
-                hint="Name one with --partition.",
-            )
-        rows = []
-        for number in [part.partition for part in partitions] if partition is None else [partition]:
-            offset = resolve(session, topic, number, place)
-            rows.append(
-                {
-                    "partition": number,
-                    "first_offset": session.run(calls.trim(topic, number, offset)),
-                }
-            )
-    invocation.print(rows)
-
-
-@command(app, example="trunkline log compact settings", reads=True, panel="Upkeep")
-def compact(invocation: Invocation, topic: Topic, partition: Partition = None) -> None:
-    """Compact a topic now: of each key only the last value stays."""
-    from trunkline.log import calls
-
-    with invocation.session() as session:
-        removed = session.run(calls.compact(topic, partition=partition))
-    invocation.print({"partition": number, "removed": count} for number, count in removed.items())
-
-
-@command(app, example="trunkline log verify orders && echo whole", reads=True, panel="Upkeep")
-def verify(invocation: Invocation, topic: Topic) -> None:
-    """Check that offsets have no gaps; exit code 1 when something is broken."""
-    from trunkline.log import calls
-
-    with invocation.session() as session:
-        checks = session.run(calls.verify(topic))
-    invocation.print(checks)
-    if any(check.problem for check in checks):
-        raise typer.Exit(1)
-
-
-@command(app, example="trunkline log bench --quick", panel="Upkeep")
-def bench(
-    invocation: Invocation,
-    quick: Annotated[bool, flag("--quick", help="Fewer runs: an impression.")] = False,
-    results: Annotated[
-        str | None, typer.Option("--results", metavar="FILE", help="Write the figures as JSON.")
-    ] = None,
-) -> None:
-    """Measure, against the plain design in the same run."""
-    from importlib import import_module
-    from pathlib import Path
-
-    module = import_module("trunkline.log.bench")
-    with invocation.target() as target:
-        figures = module.run(target.dsn, quick=quick, json_path=Path(results) if results else None)
-    if not sys.stdout.isatty():
-        output.print_one(figures, Format.JSON)
-
-
-def resolve(session: Session, topic: str, partition: int, place: Any) -> int:
-    """A place as an offset of a partition."""
-    from trunkline.log import calls
-
-    if isinstance(place, int):
-        return place
-    if not isinstance(place, str):
-        return session.run(calls.offset_at(topic, partition, place))
-    parts = {part.partition: part for part in session.run(calls.describe(topic))}
-    if partition not in parts:
-        return 1  # the call that follows says what is wrong
-    return (
-        parts[partition].first_offset if place == "earliest" else parts[partition].last_offset + 1
-    )
-
-
-def _explain_nothing(session: Session, topic: str | None, group: str | None) -> None:
-    from trunkline.core.errors import NotFound
-    from trunkline.log import calls
-
-    if topic is not None:
-        session.run(calls.settings(topic))
-    if group is not None:
-        where = "" if topic is None else f' on topic "{topic}"'
-        raise NotFound(f'there is no group "{group}"{where}.', hint="List them with log_groups().")
-
-
-def _print(
-    invocation: Invocation, rows: list[Any], columns: tuple[str, ...] | None, *, nothing: str
-) -> None:
-    invocation.print(rows, columns=columns)
-    if not rows and invocation.format is Format.TABLE:
-        say(nothing)
 
 
 def _settings(topic: Any) -> dict[str, Any]:

@@ -12,7 +12,19 @@ from typing import Annotated, Any
 
 import typer
 
-from trunkline.cli import db, demo, doctor, log, log_append, log_read, tube, tube_run, up
+from trunkline.cli import (
+    db,
+    demo,
+    doctor,
+    log,
+    log_append,
+    log_groups,
+    log_read,
+    log_upkeep,
+    tube,
+    tube_run,
+    up,
+)
 from trunkline.cli.invocation import Debug, Dsn, Instance, Invocation
 from trunkline.cli.output import say
 from trunkline.version import __version__
@@ -32,8 +44,8 @@ doctor.add_to(app)
 demo.add_to(app)
 app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")
-log_append.add_to(log.app)
-log_read.add_to(log.app)
+for part in (log_append, log_read, log_groups, log_upkeep):
+    part.add_to(log.app)
 app.add_typer(tube.app, name="tube")
 tube_run.add_to(tube.app)
 

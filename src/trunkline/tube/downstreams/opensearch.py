@@ -144,9 +144,9 @@ class OpenSearchDownstream(Downstream):
             "POST", f"/{self._index}/_search?allow_partial_search_results=false", search
         )
         hits = answer["hits"]["hits"]
-        keys = [(hit["_source"]["_trunkline"][name] for name in ("shard", "key")) for hit in hits]
+        found = [hit["_source"]["_trunkline"] for hit in hits]
         more = json.dumps(hits[-1]["sort"]) if len(hits) == limit else None
-        return Page([(shard, key) for shard, key in keys], more)
+        return Page([(about["shard"], about["key"]) for about in found], more)
 
     async def _prepare(self) -> None:
         """Have the index, and its mapping for what listings look at."""

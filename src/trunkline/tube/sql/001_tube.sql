@@ -32,12 +32,21 @@ create table trunkline.tube_table (
 create unique index tube_table_attached on trunkline.tube_table (tube_id, relation) where detached_at is null;
 comment on table trunkline.tube_table is 'Tables attached to tubes. A detached one stays until its entries are delivered.';
 
+create table trunkline.tube_hook (
+  attachment int not null references trunkline.tube_table on delete cascade,
+  relation oid not null,
+  constraint tube_hook_pkey primary key (attachment, relation)
+);
+comment on table trunkline.tube_hook is 'Tables that carry triggers of an attachment: the attached one and its partitions.';
+
 create table trunkline.tube_gap (
   attachment int not null references trunkline.tube_table on delete cascade,
   error text not null,
-  at timestamptz not null default clock_timestamp()
+  at timestamptz not null default clock_timestamp(),
+  backfill bigint
 );
 comment on table trunkline.tube_gap is 'Writes that were let through although they could not be captured: the table needs a backfill.';
+comment on column trunkline.tube_gap.backfill is 'The backfill that will close the gap; it leaves when that is done.';
 
 /* tube_entry is the source of the sequence of the same name. */
 create sequence trunkline.tube_seq;

@@ -5,3 +5,4 @@ begin
   raise exception using errcode = code, message = message, hint = hint, detail = facts::text;
 end $$;
 comment on function trunkline._raise(text, text, text, jsonb) is 'Raise an error of SQLSTATE class TL.';
+select trunkline._access('_raise(text, text, text, jsonb)', 'reader');

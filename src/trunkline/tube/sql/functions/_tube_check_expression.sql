@@ -1,12 +1,15 @@
-/* Try an expression over a table's columns without reading a row.  TL422 with the server's words when it does not fit. */
+/* Try an expression over a table's columns without reading a row.  TL422 with the server's words when it does not fit.
+   Only columns that triggers see count: not those of the system, nor virtual generated ones. */
 create or replace function trunkline._tube_check_expression(relation regclass, expression text, type text)
 returns void language plpgsql as $$
 begin
   if expression is not null then
-    execute format(E'select (%s\n)::%s from %s r limit 0', expression, type, relation);
+    execute format(E'select (%s\n)::%s from (select %s from %s) r limit 0', expression, type,
+      (select string_agg(format('%I', a.attname), ', ' order by a.attnum) from pg_attribute a
+        where a.attrelid = relation and a.attnum > 0 and not a.attisdropped and a.attgenerated <> 'v'), relation);
   end if;
-exception when syntax_error_or_access_rule_violation or data_exception or invalid_parameter_value or feature_not_supported then
+exception when syntax_error_or_access_rule_violation or data_exception or feature_not_supported then
   perform trunkline._raise('TL422', format('the expression %s does not fit table %s: %s.', quote_literal(expression), relation, sqlerrm),
-    format('Write a %s expression over the columns of the table.', type));
+    format('Write a %s expression over the columns of the table, virtual ones apart.', type));
 end $$;
 select trunkline._access('_tube_check_expression(regclass, text, text)', 'writer');

@@ -1,8 +1,16 @@
-/* Forget a tube: its row, lanes and cursors.  Its entries leave with the ring. */
+/* Forget a tube: its row, lanes and cursors.  Its entries leave with the ring.  TL409 when a table was attached meanwhile. */
 create or replace function trunkline._tube_delete(tube trunkline.tube)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  present trunkline.tube;
 begin
-  perform trunkline._tube_lanes_end(tube);
+  select t.* into present from trunkline.tube t where t.tube_id = tube.tube_id for update;
+  if exists (select from trunkline.tube_table a join pg_trigger g on g.tgname = format('trunkline_tube_%s_insert', a.attachment)
+              where a.tube_id = tube.tube_id) then
+    perform trunkline._raise('TL409', format('a table was attached to tube "%s" meanwhile.', tube.tube), 'Drop it again.');
+  end if;
+  perform trunkline._tube_lanes_end(present);
+  delete from trunkline.owner o where o.resource like format('tube:%s:%%', tube.tube_id);
   delete from trunkline.party p where p.party = format('tube:%s', tube.tube_id);
   delete from trunkline.tube t where t.tube_id = tube.tube_id;
 end $$;

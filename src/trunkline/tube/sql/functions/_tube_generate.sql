@@ -5,31 +5,32 @@ create or replace function trunkline._tube_generate(tube trunkline.tube, attache
 returns text language plpgsql as $$
 declare
   place text := trunkline._tube_function_name(attached);
-  matches text := concat_ws(' and ', '(' || tube.condition || E'\n)', '(' || attached.condition || E'\n)');
-  look text := trunkline._tube_look(attached, attached.shard_expression, matches);
-  capture text := format('perform trunkline._tube_capture(%s, tg_op, shards, keys);', attached.attachment);
+  matches text := nullif(concat_ws(' and ', '(' || tube.condition || E'\n)', '(' || attached.condition || E'\n)'), '');
+  look text := trunkline._tube_look(attached, matches);
 begin
-  if matches <> '' or attached.shard_expression is not null then
-    look := format(E'\n  begin%s\n  exception when others then  -- an expression failed: touch what it was asked about%s\n  end;',
-      look, trunkline._tube_look(attached, case when attached.shard_expression is not null then '0' end, ''));
+  if matches is not null or attached.shard_expression is not null then
+    look := format(E'\n  begin%s\n  exception when others then%s\n  end;', look, trunkline._tube_look_each(attached, matches));
   end if;
-  if attached.on_error = 'gap' then
-    capture := format(E'begin\n      %s\n    exception when others then\n      perform trunkline._tube_note_gap(%s, sqlerrm);\n    end;', capture, attached.attachment);
-  end if;
-  execute format($text$create or replace function %s() returns trigger language plpgsql as $trunkline$
+  execute format('create or replace function %s() returns trigger language plpgsql as %L', place, format($text$
+#variable_conflict use_column
 declare
   shards int[];
   keys text[];
+  image text;
+  one record;
+  wanted boolean;
+  shard int;
 begin
   if tg_op = 'TRUNCATE' then
-    perform trunkline._tube_capture_truncate(%s);
+    perform trunkline._tube_capture_truncate(%1$s);
     return null;
-  end if;%s
+  end if;%2$s
   if keys is not null then
-    %s
+    perform trunkline._tube_capture(%1$s, tg_op, shards, keys);
   end if;
-  return null;
-end $trunkline$ $text$, place, attached.attachment, look, capture);
+  return null;%3$s
+end $text$, attached.attachment, look,
+    case when attached.on_error = 'gap' then format(E'\nexception when others then\n  perform trunkline._tube_note_gap(%s, sqlerrm);\n  return null;', attached.attachment) end));
   return place;
 end $$;
 select trunkline._access('_tube_generate(trunkline.tube, trunkline.tube_table)', 'writer');

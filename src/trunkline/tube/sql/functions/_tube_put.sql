@@ -1,4 +1,5 @@
-/* Make or change the row of a tube.  NULL keeps what is there; a condition of '' means none. */
+/* Make or change the row of a tube.  NULL keeps what is there; a condition of '' means none.  Writes and locks nothing
+   when nothing changes. */
 create or replace function trunkline._tube_put(tube text, lanes int, condition text)
 returns trunkline.tube language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -10,23 +11,24 @@ begin
   elsif lanes not between 1 and 1024 then
     perform trunkline._raise('TL422', format('lanes must be between 1 and 1024, got %s.', lanes));
   end if;
-  insert into trunkline.tube (tube, lanes, condition) values (_tube_put.tube, coalesce(_tube_put.lanes, 1), nullif(_tube_put.condition, ''))
-  on conflict on constraint tube_name do nothing returning * into after;
-  if found then
-    perform trunkline._tube_lanes_begin(after, trunkline.tube_head());
-    return after;
-  end if;
-  select t.* into before from trunkline.tube t where t.tube = _tube_put.tube for no key update;
-  if coalesce(_tube_put.lanes, before.lanes) is distinct from before.lanes
-     or _tube_put.condition is not null and nullif(_tube_put.condition, '') is distinct from before.condition then
-    update trunkline.tube t set lanes = coalesce(_tube_put.lanes, t.lanes),
-           condition = case when _tube_put.condition is null then t.condition else nullif(_tube_put.condition, '') end
-     where t.tube_id = before.tube_id returning * into after;
-    if after.lanes <> before.lanes then
-      perform trunkline._tube_lanes_begin(after, trunkline._tube_lanes_end(before));
+  select t.* into before from trunkline.tube t where t.tube = _tube_put.tube;
+  if not found then
+    insert into trunkline.tube (tube, lanes, condition) values (_tube_put.tube, coalesce(_tube_put.lanes, 1), nullif(_tube_put.condition, ''))
+    on conflict on constraint tube_name do nothing returning * into after;
+    if found then
+      perform trunkline._tube_lanes_begin(after, trunkline.tube_head());
+      return after;
     end if;
-    return after;
+  elsif before.lanes = coalesce(_tube_put.lanes, before.lanes)
+        and before.condition is not distinct from nullif(coalesce(_tube_put.condition, before.condition), '') then
+    return before;
   end if;
-  return before;
+  select t.* into strict before from trunkline.tube t where t.tube = _tube_put.tube for no key update;
+  update trunkline.tube t set lanes = coalesce(_tube_put.lanes, t.lanes), condition = nullif(coalesce(_tube_put.condition, t.condition), '')
+   where t.tube_id = before.tube_id returning * into after;
+  if after.lanes <> before.lanes then
+    perform trunkline._tube_lanes_change(before, after);
+  end if;
+  return after;
 end $$;
 select trunkline._access('_tube_put(text, int, text)', 'writer');

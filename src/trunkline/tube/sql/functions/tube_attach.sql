@@ -2,22 +2,24 @@
    transaction that makes them.  You must own the table.  shard is a number from 0, or an expression over the row; left
    out it is the number at the end of the schema's or the table's name, else 0.  key_columns default to the primary
    key.  on_error: 'fail' refuses a write that cannot be captured, 'gap' lets it through and marks the table for a
-   backfill.  The same call again takes no lock.  Errors: TL404, TL422 key, shard or condition do not fit, TL409 no lock. */
+   backfill.  The same call again takes no lock; it gives partitions that came later their triggers.
+   Errors: TL403 not yours, TL404, TL409 no lock, TL422 key, shard or condition do not fit. */
 create or replace function trunkline.tube_attach(
   tube text, relation regclass, shard text default null, condition text default null, key_columns text[] default null, on_error text default 'fail')
 returns trunkline.tube_table language plpgsql as $$
 declare
   owner trunkline.tube := trunkline._tube_row(tube);
-  wanted trunkline.tube_table;
+  wanted trunkline.tube_table := trunkline._tube_wanted(owner, relation, shard, condition, key_columns, on_error);
   present trunkline.tube_table := trunkline._tube_table_row(owner.tube_id, relation);
 begin
-  wanted := trunkline._tube_wanted(owner, relation, shard, condition, key_columns, on_error);
   if present.attachment is not null
-     and (present.shard, present.shard_expression, present.condition, present.key_columns, present.on_error)
-         is not distinct from (wanted.shard, wanted.shard_expression, wanted.condition, wanted.key_columns, wanted.on_error)
+     and (present.shard, present.shard_expression, present.condition, present.key_columns, present.key_types, present.on_error)
+         is not distinct from (wanted.shard, wanted.shard_expression, wanted.condition, wanted.key_columns, wanted.key_types, wanted.on_error)
      and not exists (select from trunkline._tube_untriggered(present) u) then
     return present;
   end if;
+  owner := trunkline._tube_hold(owner.tube_id);
+  perform trunkline._tube_check(owner, wanted);
   wanted := trunkline._tube_table_put(wanted);
   perform trunkline._tube_generate(owner, wanted);
   perform trunkline._tube_trigger(wanted);

@@ -1,20 +1,25 @@
-/* Stop capturing a table.  What is queued is still delivered.  Returns whether it was attached. */
+/* Stop capturing a table; a tube of NULL stands for all.  What is queued is still delivered.  You must own the table.
+   Returns whether it was attached.  Errors: TL403, TL404, TL409 no lock, TL422. */
 create or replace function trunkline.tube_detach(tube text, relation regclass)
 returns boolean language plpgsql as $$
 declare
-  present trunkline.tube_table := trunkline._tube_table_row((trunkline._tube_row(tube)).tube_id, relation);
-  hook record;
+  present trunkline.tube_table;
+  leaving trunkline.tube_table[];
 begin
-  if present.attachment is null then
+  if relation is null then
+    perform trunkline._raise('TL422', 'name the table to detach.');
+  elsif tube is not null then
+    perform trunkline._tube_row(tube);
+  end if;
+  leaving := array(select trunkline._tube_table_row((trunkline._tube_row(l.tube)).tube_id, l.relation)
+                     from trunkline.tube_list(tube_detach.relation) l where tube_detach.tube is null or l.tube = tube_detach.tube);
+  if cardinality(leaving) = 0 then
     return false;
   end if;
-  perform trunkline._tube_lock(relation, 'access exclusive');
-  for hook in select g.tgname, g.tgrelid::regclass as child from pg_trigger g
-               where g.tgname like format('trunkline\_tube\_%s\_%%', present.attachment) and g.tgparentid = 0 loop
-    execute format('drop trigger if exists %I on %s', hook.tgname, hook.child);
+  perform trunkline._tube_untrigger(leaving);
+  foreach present in array leaving loop
+    perform trunkline._tube_table_end(present.attachment);
   end loop;
-  execute format('drop function if exists %s()', trunkline._tube_function_name(present));
-  perform trunkline._tube_table_end(present.attachment);
   return true;
 end $$;
 comment on function trunkline.tube_detach(text, regclass) is 'Stop capturing a table; what is queued is still delivered.';

@@ -1,7 +1,7 @@
 /* Make a tube, or change its lanes and condition; what is NULL stays as it is, a condition of '' means none.
    The condition is a boolean expression over the columns of the attached tables; it runs with the rights of whoever
-   writes.  Takes no lock on a table unless the condition changes.  A new condition is not applied to rows that did
-   not change: schedule a backfill. */
+   writes.  Takes no lock on a table; the same call again takes none at all.  A new condition is not applied to rows
+   that did not change: schedule a backfill.  Errors: TL422. */
 create or replace function trunkline.tube_ensure(tube text, lanes int default null, condition text default null)
 returns trunkline.tube language plpgsql as $$
 declare
@@ -12,6 +12,7 @@ begin
   select t.condition into before from trunkline.tube_list() t where t.tube = tube_ensure.tube limit 1;
   present := trunkline._tube_put(tube, lanes, condition);
   if present.condition is distinct from before then
+    perform trunkline._tube_check_syntax(present.condition);
     for attached in select a.* from trunkline._tube_tables(present.tube_id) a loop
       perform trunkline._tube_check_expression(attached.relation, present.condition, 'boolean');
       perform trunkline._tube_generate(present, attached);

@@ -1,0 +1,94 @@
+"""``trunkline log``: groups and where they stand."""
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from trunkline.cli.invocation import Invocation, Session, command
+from trunkline.cli.log import Group, Partition, Topic
+from trunkline.cli.output import say
+
+SomeTopic = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only this topic.")]
+SomeGroup = Annotated[
+    str | None, typer.Option("--group", "-g", metavar="NAME", help="Only this group.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the tree."""
+    add = partial(command, app, panel="Groups")
+    add(example='trunkline log seek orders --group billing --to "2h ago"', reads=True)(seek)
+    add(example="trunkline log groups orders", reads=True)(groups)
+    add(example="trunkline log lag orders --group billing", reads=True)(lag)
+    add("group-delete", example="trunkline log group-delete orders --group billing")(group_delete)
+
+
+def seek(
+    invocation: Invocation,
+    topic: Topic,
+    group: Group,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="PLACE", help='earliest, latest, an offset, a time, or "2h ago".'
+        ),
+    ],
+    partition: Partition = None,
+) -> None:
+    """Move a group; members that run continue from there."""
+    from trunkline.cli import inputs
+    from trunkline.log import calls
+
+    call = calls.seek(topic, group, inputs.start(to, option="--to"), partition=partition)
+    with invocation.session() as session:
+        places = session.run(call)
+    invocation.print(
+        {"partition": number, "next_offset": offset} for number, offset in places.items()
+    )
+
+
+def groups(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = None) -> None:
+    """Show groups by partition: done, there, behind, owned by."""
+    from trunkline.log import calls
+
+    with invocation.session() as session:
+        found = session.run(calls.groups(topic, group))
+        if not found:
+            _explain_nothing(session, topic, group)
+    columns = (
+        *("topic", "group_name", "mode", "partition", "up_to", "last_offset", "lag", "claims"),
+        *("process_name", "moved_at"),
+    )
+    invocation.print(found, columns=columns, nothing="No groups.")
+
+
+def lag(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = None) -> None:
+    """Show how far groups are behind, in messages."""
+    from trunkline.log import calls
+
+    with invocation.session() as session:
+        found = session.run(calls.lag(topic, group))
+        if not found:
+            _explain_nothing(session, topic, group)
+    invocation.print(found, nothing="No groups.")
+
+
+def group_delete(invocation: Invocation, topic: Topic, group: Group) -> None:
+    """Forget a group and its positions."""
+    from trunkline.log import calls
+
+    with invocation.session() as session:
+        session.run(calls.delete_group(topic, group))
+    say(f"Forgot {group}.")
+
+
+def _explain_nothing(session: Session, topic: str | None, group: str | None) -> None:
+    from trunkline.core.errors import NotFound
+    from trunkline.log import calls
+
+    if topic is not None:
+        session.run(calls.settings(topic))
+    if group is not None:
+        where = "" if topic is None else f' on topic "{topic}"'
+        raise NotFound(f'there is no group "{group}"{where}.', hint="List them with log_groups().")

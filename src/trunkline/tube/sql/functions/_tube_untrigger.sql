@@ -1,0 +1,29 @@
+/* Take the triggers and functions of attachments away, all or none, as _tube_trigger() puts them.  Tables that are
+   gone have taken theirs with them. */
+create or replace function trunkline._tube_untrigger(leaving trunkline.tube_table[])
+returns void language plpgsql as $$
+declare
+  hook record;
+  attached trunkline.tube_table;
+begin
+  select c.oid::regclass as relation, c.relowner::regrole as owner into hook
+    from unnest(leaving) l join pg_class c on c.oid = l.relation where not pg_has_role(c.relowner, 'usage') limit 1;
+  if found then
+    perform trunkline._raise('TL403', format('table %s belongs to %s: only its owner may detach it.', hook.relation, hook.owner));
+  end if;
+  perform trunkline._tube_lock(array(
+    select distinct g.tgrelid::regclass from unnest(leaving) l join pg_trigger g on g.tgname like format('trunkline\_tube\_%s\_%%', l.attachment)
+     order by 1), 'access exclusive');
+  foreach attached in array leaving loop
+    for hook in select g.tgname, g.tgrelid::regclass as child, g.tgfoid::regprocedure as place from pg_trigger g
+                 where g.tgname like format('trunkline\_tube\_%s\_%%', attached.attachment) loop
+      execute format('drop trigger %I on %s', hook.tgname, hook.child);
+    end loop;
+    for hook in select p.oid::regprocedure as place from pg_proc p
+                 where p.proname = 'trunkline_tube_' || attached.attachment and p.prorettype = 'trigger'::regtype
+                   and not exists (select from pg_trigger g where g.tgfoid = p.oid) loop
+      execute format('drop function %s', hook.place);
+    end loop;
+  end loop;
+end $$;
+select trunkline._access('_tube_untrigger(trunkline.tube_table[])', 'writer');
