@@ -6,4 +6,5 @@ pytest_plugins = [
     "tests.fixtures.programs",
     "tests.fixtures.proxy",
     "tests.fixtures.redis",
+    "tests.fixtures.stores",
 ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from tests.cli.conftest import Cli, Start, answer_of
 
 from trunkline.core import migrate
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Cli
 
 
 @pytest.fixture
@@ -77,11 +79,11 @@ def test_there_is_nothing_to_upgrade_where_nothing_is(bare: Cli) -> None:
     assert "trunkline db install" in answer.err
 
 
-def test_the_printed_script_is_the_whole_install(bare_dsn: str, start: Start) -> None:
-    script = answer_of(start("db", "sql")).out
+def test_the_printed_script_is_the_whole_install(bare: Cli, bare_dsn: str) -> None:
+    script = bare("db", "sql").out
     with psycopg.connect(bare_dsn, autocommit=True) as connection:
         connection.execute(script.encode())
-    assert answer_of(start("db", "verify", "--dsn", bare_dsn)).code == 0
+    assert bare("db", "verify").code == 0
 
 
 def test_settings_are_listed_read_and_changed(cli: Cli) -> None:

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 def test_it_proves_what_it_claims_and_leaves_nothing_behind(
     dsn: str, start: Start, sql: psycopg.Connection[Any]
 ) -> None:
-    sql.execute("select trunkline.config_set('lease.ttl', '2 seconds')")
-    answer = answer_of(start("demo", "--seconds", "2", "--dsn", dsn))
+    sql.execute("select trunkline.config_set('lease.ttl', '1 second')")
+    answer = answer_of(start("demo", "--seconds", "1", "--dsn", dsn))
     assert answer.code == 0, answer.err
     assert all(row["holds"] for row in answer.rows)
     found = {row["claim"]: row["found"] for row in answer.rows}
-    assert found["written, and there"] > 1_000
+    assert found["written, and there"] > 500
     assert found["partitions taken over"] == 2
     assert "kill -9" in answer.err
     left = sql.execute(

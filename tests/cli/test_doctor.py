@@ -40,16 +40,11 @@ def test_a_healthy_database_passes(cli: Cli, sql: psycopg.Connection[Any]) -> No
     sql.execute("call trunkline.maintain()")
     answer = cli("doctor")
     assert answer.code == 0
-    assert set(states(answer).values()) == {"ok"}
-    assert {
-        "connection",
-        "schema",
-        "roles",
-        "maintenance",
-        "leases",
-        "sessions",
-        "rotation",
-    } <= set(states(answer))
+    found = states(answer)
+    found.pop("durability")  # the server of the tests is quick, not durable
+    assert set(found.values()) == {"ok"}, answer.out
+    checks = {"connection", "schema", "roles", "maintenance", "leases", "sessions", "rotation"}
+    assert checks <= set(found)
     assert "ok" in cli("doctor", "--table").out
 
 

@@ -26,23 +26,36 @@ create table trunkline.demo (
 create table trunkline.demo_reader (needed bigint not null);
 create function trunkline._demo_needed() returns bigint language sql stable as
   $$ select min(r.needed) from trunkline.demo_reader r $$;
-select trunkline._sequence_create('demo', keep_from => '_demo_needed', slots => %(slots)s);
+select trunkline._sequence_create('demo', keep_from => '_demo_needed', slots => 4);
+"""
+
+
+RESET = """
+delete from trunkline.demo;
+delete from trunkline.demo_reader;
+delete from trunkline.tick;
+delete from trunkline.cursor;
+delete from trunkline.cursor_key;
+delete from trunkline.incarnation;
+delete from trunkline.ring_slot where ring = 'demo' and slot > 3;
+update trunkline.ring_slot
+   set left_at = null, free_since = null, snapshot = null, xid_space = null, up_to = null;
+update trunkline.ring
+   set current = 0, rotated_at = clock_timestamp(), held_since = null, held_by = null;
+update trunkline.config set value = default_value;
+update trunkline.sequence set tag = 'null';
+alter sequence trunkline.demo_seq restart;
 """
 
 
 @contextmanager
-def opened(dsn: str, *, slots: int = 4) -> Iterator[Session]:
-    """A session in a database that has the sequence; rows leave without delay."""
-    with psycopg.connect(dsn, autocommit=True, prepare_threshold=None) as session:
-        create(session, slots=slots)
-        yield session
-
-
-def create(session: Session, *, slots: int = 4) -> None:
-    with session.transaction():
-        # parameters of several statements at once need the client to bind them
-        psycopg.ClientCursor(session).execute(CREATE, {"slots": slots})
+def opened(dsn: str) -> Iterator[Session]:
+    """A session in a database that has the sequence, without rows, of which any leave at once."""
+    with psycopg.connect(dsn, autocommit=True) as session:
+        there = ask(session, "select to_regclass('trunkline.demo') is not null")
+        session.execute(RESET if there else CREATE)
         session.execute("select trunkline.config_set('maintain.settle', '0')")
+        yield session
 
 
 def write(session: Session, *payloads: str) -> None:

@@ -12,13 +12,21 @@ import psycopg
 import pytest
 from tests.core.demo import Session, numbered, opened, payloads, tick, write
 from tests.fixtures.asking import ask, column, refused
+from tests.fixtures.postgres import new_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.fixtures.postgres import TwoSessions
+    from tests.fixtures.postgres import AnyServer, TwoSessions
 
 TURN = timedelta(minutes=10)
+
+
+@pytest.fixture(scope="module")
+def dsn(server: AnyServer, template: str) -> Iterator[str]:
+    """One database for all tests; `demo` empties it."""
+    with new_database(server, template=template) as name:
+        yield server.dsn(name)
 
 
 @pytest.fixture

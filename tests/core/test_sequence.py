@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.core.demo import Session, numbered, opened, payloads, tick, write, write_many
 from tests.fixtures.asking import ask, column, refused, writing_nothing
+from tests.fixtures.postgres import new_database
 
 from trunkline.core import migrate
 from trunkline.testing import wait_until
@@ -23,10 +24,17 @@ from trunkline.testing import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.fixtures.postgres import TwoSessions
+    from tests.fixtures.postgres import AnyServer, TwoSessions
     from tests.fixtures.programs import Programs
 
     from trunkline.core.embedded import Server
+
+
+@pytest.fixture(scope="module")
+def dsn(server: AnyServer, template: str) -> Iterator[str]:
+    """One database for all tests; `demo` empties it."""
+    with new_database(server, template=template) as name:
+        yield server.dsn(name)
 
 
 @pytest.fixture
@@ -396,7 +404,7 @@ def test_any_interleaving_of_transactions_is_numbered_exactly(
 # Crashes and restores
 
 
-def new_database(server: Server, name: str = "app") -> str:
+def database_of(server: Server, name: str = "app") -> str:
     with psycopg.connect(server.dsn("postgres"), autocommit=True) as session:
         session.execute(f"create database {name}")
     return server.dsn(name)
@@ -406,8 +414,8 @@ def new_database(server: Server, name: str = "app") -> str:
 def test_a_crash_loses_and_doubles_nothing_that_was_committed(
     own_server: Callable[..., Server],
 ) -> None:
-    server = own_server()
-    dsn = new_database(server)
+    server = own_server(fsync="off")  # only the server dies, not the machine
+    dsn = database_of(server)
     migrate.install(dsn)
     with opened(dsn) as session:
         write(session, "numbered")
@@ -438,7 +446,7 @@ def test_a_restore_into_a_server_with_lower_xids_loses_and_doubles_nothing(
     own_server: Callable[..., Server], programs: Programs
 ) -> None:
     high, low = own_server(fsync="off"), own_server(fsync="off")
-    source = new_database(high)
+    source = database_of(high)
     migrate.install(source)
     with opened(source) as session, closing(psycopg.connect(source)) as open_one:
         burn_xids(session)
@@ -456,7 +464,7 @@ def test_a_restore_into_a_server_with_lower_xids_loses_and_doubles_nothing(
         burnt = ask(session, "select pg_current_xact_id()::text::bigint")
 
     # into the other server, before anything there was numbered
-    copy = new_database(low)
+    copy = database_of(low)
     with psycopg.connect(copy, autocommit=True) as session:  # a dump has no roles in it
         session.execute("create role trunkline_reader; create role trunkline_writer")
         session.execute("create role trunkline_admin")
@@ -482,7 +490,7 @@ def test_a_restore_into_a_server_with_lower_xids_loses_and_doubles_nothing(
         assert tick(session) == 1
 
     # the second dump back into the first server: its xids are the higher ones again
-    back = new_database(high, "back")
+    back = database_of(high, "back")
     programs.psql(back, second_dump)
     with psycopg.connect(back, autocommit=True) as session:
         write(session, "back home")
@@ -494,7 +502,7 @@ def test_a_restore_into_a_server_with_lower_xids_loses_and_doubles_nothing(
         assert tick(session) == 1
 
     # and within one server, beside the original
-    twin = new_database(high, "twin")
+    twin = database_of(high, "twin")
     programs.psql(twin, third_dump)
     with psycopg.connect(twin, autocommit=True) as session:
         write(session, "in the twin")
@@ -511,19 +519,21 @@ def rotate_everything_away(session: Session) -> None:
     assert ask(session, "select count(*) from trunkline.demo") == 0
 
 
-def test_every_life_of_the_schema_has_its_own_number(dsn: str, programs: Programs) -> None:
+def test_every_life_of_the_schema_has_its_own_number(
+    server: AnyServer, pristine: Session, programs: Programs
+) -> None:
     lives: list[int] = []
-    with psycopg.connect(dsn, autocommit=True) as session:
-        lives.append(ask(session, "select trunkline.incarnation()"))
-        assert ask(session, "select trunkline.incarnation()") == lives[0] == 1
-        dump = programs.dump(dsn)
-        for _ in range(2):  # the same dump twice, into the same database: two histories
-            session.execute("drop schema trunkline cascade")
-            programs.psql(dsn, dump)
-            session.execute("discard all")
-            lives.append(ask(session, "select trunkline.incarnation()"))
-            spaces = column(session, "select xid_space from trunkline.incarnation")
-            assert len(set(spaces)) == 2
+    dsn = server.dsn(pristine.info.dbname)
+    lives.append(ask(pristine, "select trunkline.incarnation()"))
+    assert ask(pristine, "select trunkline.incarnation()") == lives[0] == 1
+    dump = programs.dump(dsn)
+    for _ in range(2):  # the same dump twice, into the same database: two histories
+        pristine.execute("drop schema trunkline cascade")
+        programs.psql(dsn, dump)
+        pristine.execute("discard all")
+        lives.append(ask(pristine, "select trunkline.incarnation()"))
+        spaces = column(pristine, "select xid_space from trunkline.incarnation")
+        assert len(set(spaces)) == 2
     assert len(set(lives)) == 3
     assert min(lives[1:]) > lives[0]
 
@@ -583,15 +593,17 @@ def test_the_first_tick_of_a_life_spares_the_next_ones_a_look_at_every_row(demo:
     write_many(demo, 20000)
     tick(demo)
     end_life(demo)
-    assert tick(demo) == 0
+    first = pages(demo, "select trunkline._tick_take('demo')")
     with writing_nothing(demo):
-        assert pages(demo, "select trunkline._tick_take('demo')") < 100
+        assert pages(demo, "select trunkline._tick_take('demo')") < first / 2
     write(demo, "next")
     assert tick(demo) == 1
     assert numbered(demo, 20001) == [(20001, "next")]
 
 
-def test_two_who_meet_a_new_life_first_agree_on_its_number(two_sessions: TwoSessions) -> None:
+def test_two_who_meet_a_new_life_first_agree_on_its_number(
+    demo: Session, two_sessions: TwoSessions
+) -> None:
     a, b = two_sessions.a, two_sessions.b
     first = ask(a, "select trunkline.incarnation()")
     asking = two_sessions.later(b, "select trunkline.incarnation()")
@@ -603,14 +615,21 @@ def test_two_who_meet_a_new_life_first_agree_on_its_number(two_sessions: TwoSess
 # Cost
 
 
-def test_a_pinned_horizon_changes_nothing_for_a_million_rows(dsn: str, demo: Session) -> None:
+@pytest.fixture
+def pristine(server: AnyServer, template: str) -> Iterator[Session]:
+    """The sequence in a database of its own, where nothing was ever deleted."""
+    with new_database(server, template=template) as name, opened(server.dsn(name)) as session:
+        yield session
+
+
+def test_a_pinned_horizon_changes_nothing_for_a_million_rows(pristine: Session) -> None:
     """A snapshot is held open and every row is kept; the cost of a tick is counted in pages."""
-    rounds, batch = 200, 5000
+    demo, rounds, batch = pristine, 200, 5000
     for ring in ("demo", "tick"):
         demo.execute(f"select trunkline.config_set('ring.{ring}.rotate_every', '500 milliseconds')")
     demo.execute("insert into trunkline.demo_reader values (1)")
     costs: list[int] = []
-    with psycopg.connect(dsn) as pin:
+    with psycopg.connect(demo.info.dsn) as pin:
         pin.execute("set transaction isolation level repeatable read")
         pin.execute("select 1")
         for _ in range(rounds):

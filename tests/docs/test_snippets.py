@@ -6,27 +6,17 @@ import os
 import re
 import subprocess
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from tests.fixtures.postgres import new_database, temporary_home
 
 from trunkline.core.binaries import find_binaries
 from trunkline.core.settings import PLACES
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.fixtures.postgres import AnyServer
-
-    Runs = dict[str, Future[subprocess.CompletedProcess[str]]]
-
 ROOT = Path(__file__).parents[2]
 RUNNER = Path(__file__).with_name("page.py")
 PAGES = [
-    "docs/tutorial/log.md",  # the longest first
+    "docs/tutorial/log.md",
     "README.md",
     "docs/how-to/exactly-once.md",
     "docs/how-to/from-any-language.md",
@@ -37,40 +27,19 @@ PAGES = [
     "docs/reference/errors.md",
     "docs/reference/record-batch.md",
 ]
-FIRST = "the first example"
 CODE = re.compile(r"^```(python|sql|sh)\b", re.MULTILINE)
 GENERATED = re.compile(r"<!-- generated: .*?<!-- end -->", re.DOTALL)
 
 
-@pytest.fixture(scope="module")
-def runs(
-    server: AnyServer, template: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Runs]:
-    """All pages, a few at a time: they mostly wait. Each has a database and a directory."""
-
-    def run(*command: str | Path, **extra: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, *command],
-            cwd=tmp_path_factory.mktemp("page"),
-            env=environment(**extra),
-            capture_output=True,
-            text=True,
-            timeout=100,
-        )
-
-    def run_page(page: str) -> subprocess.CompletedProcess[str]:
-        with new_database(server, template=template) as name:
-            return run(RUNNER, ROOT / page, TRUNKLINE_DSN=server.dsn(name))
-
-    def run_first() -> subprocess.CompletedProcess[str]:
-        with temporary_home() as home:
-            return run("-c", first_example()[0], TRUNKLINE_HOME=str(home))
-
-    with ThreadPoolExecutor(3) as threads:
-        yield {page: threads.submit(run_page, page) for page in PAGES} | {
-            FIRST: threads.submit(run_first)
-        }
-        threads.shutdown(cancel_futures=True)
+def run(*command: str | Path, cwd: Path, **extra: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=cwd,
+        env=environment(**extra),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -94,15 +63,18 @@ def first_example() -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page: str, runs: Runs) -> None:
-    done = runs[page].result()
+def test_the_code_of_a_page_runs_and_prints_what_the_page_says(
+    page: str, dsn: str, tmp_path: Path
+) -> None:
+    done = run(RUNNER, ROOT / page, cwd=tmp_path, TRUNKLINE_DSN=dsn)
     assert done.returncode == 0, done.stderr
 
 
-def test_the_first_example_works_when_pasted_without_a_database(runs: Runs) -> None:
-    done = runs[FIRST].result()
+def test_the_first_example_works_when_pasted_without_a_database(home: Path, tmp_path: Path) -> None:
+    code, output = first_example()
+    done = run("-c", code, cwd=tmp_path, TRUNKLINE_HOME=str(home))
     assert done.stderr == ""
-    assert done.stdout == first_example()[1]
+    assert done.stdout == output
 
 
 def test_every_page_with_code_is_run() -> None:

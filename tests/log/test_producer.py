@@ -39,21 +39,21 @@ async def tl(dsn: str) -> AsyncIterator[Platform]:
 class Blocker:
     """Keeps appends to a topic waiting, from a session of its own."""
 
-    def __init__(self, session: psycopg.AsyncConnection[Any]):
+    def __init__(
+        self, session: psycopg.AsyncConnection[Any], watcher: psycopg.AsyncConnection[Any]
+    ):
         self._session = session
-
-    async def waiting(self) -> int:
-        """How many sessions wait for us."""
-        found = await self._session.execute(
-            "select count(*) from pg_stat_activity where %s = any (pg_blocking_pids(pid))",
-            [self._session.info.backend_pid],
-        )
-        ((n,),) = await found.fetchall()
-        return int(n)
+        self._watcher = watcher
 
     async def blocks(self, n: int = 1) -> None:
+        """Wait until so many sessions wait for us, or behind one who does."""
+
         async def blocked() -> None:
-            assert await self.waiting() == n
+            found = await self._watcher.execute(
+                "select pid from pg_stat_activity"
+                " where datname = current_database() and wait_event_type = 'Lock'"
+            )
+            assert len(await found.fetchall()) == n
 
         await eventually(blocked)
 
@@ -63,9 +63,10 @@ class Blocker:
 
 @asynccontextmanager
 async def blocked(dsn: str) -> AsyncIterator[Blocker]:
-    async with await psycopg.AsyncConnection.connect(dsn) as session:
+    connect = psycopg.AsyncConnection.connect
+    async with await connect(dsn) as session, await connect(dsn, autocommit=True) as watcher:
         await session.execute("select from trunkline.log_partition for update")
-        yield Blocker(session)
+        yield Blocker(session, watcher)
         await session.rollback()
 
 

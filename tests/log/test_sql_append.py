@@ -359,6 +359,7 @@ def test_a_topic_that_was_deleted_while_an_append_waited_is_missing(
 @pytest.mark.parametrize("allowed", [True, False])
 def test_only_a_topic_that_allows_it_releases_early(session: Session, allowed: bool) -> None:
     create(session, early_release=allowed)
+    session.execute("set synchronous_commit = on")
     with session.transaction():
         call(
             session,

@@ -147,13 +147,13 @@ class View:
 
         rates = self._rates(figures)
         table = new_table()
-        table.add_column("who", min_width=22)
+        table.add_column("who", min_width=14)
         for name in ("messages", "per second", "behind"):
             table.add_column(name, justify="right", min_width=10)
         table.add_column("")
         table.add_row("producers", f"{figures.written:,}", f"{rates['written']:,.0f}", "", "")
         remarks = {
-            "counters": f"members: {figures.members}, exactly once into a table",
+            "counters": f"members: {figures.members}, counting exactly once",
             "mailers": f"failures: {figures.failures}, dead letters: {figures.dead}",
         }
         for group, remark in remarks.items():

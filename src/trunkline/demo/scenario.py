@@ -120,6 +120,7 @@ class Demo:
             self.topic,
             self._schema,
             stdin=asyncio.subprocess.PIPE,
+            start_new_session=True,  # ctrl-C is for us
             env={**os.environ, "TRUNKLINE_DSN": self._platform.dsn},
         )
 

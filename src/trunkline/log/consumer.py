@@ -29,6 +29,7 @@ from trunkline.core.errors import (
     Conflict,
     Invalid,
     LeaseLost,
+    NotFound,
     PositionTrimmed,
     TrunklineError,
     Unavailable,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from trunkline.core.db import AsyncDb
     from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener, Notifier, Subscription
+    from trunkline.log.models import Topic
     from trunkline.log.topics import Topics
 
 logger = telemetry.get_logger(__name__)
@@ -175,6 +177,7 @@ class Consumer(ABC):
         self._held = AsyncExitStack()
         self._subscription: Subscription | None = None
         self._polling = asyncio.Lock()
+        self._topic_id: int | None = None
         self.closed = False
 
     def __aiter__(self) -> Self:
@@ -202,9 +205,12 @@ class Consumer(ABC):
             async with self._polling:
                 subscription = await self._open()
                 try:
-                    batch = None if self.closed else await self._next()
+                    batch = None if self.closed else await self._next_of(await self._same_topic())
                     wait = idle.next()
                     away.reset()
+                except NotFound:
+                    self._reader.topics.forget(self.topic)
+                    raise
                 except Unavailable as error:
                     logger.warning("server away, waiting", topic=self.topic, error=str(error))
                     batch, wait = None, away.next()
@@ -242,6 +248,14 @@ class Consumer(ABC):
             self._subscription = await self._subscribe(f"log:{self.topic}:")
         return self._subscription
 
+    async def _same_topic(self) -> Topic:
+        """The topic; if it was deleted and made anew, nothing of the old one is kept."""
+        topic = (await self._reader.topics.get(self.topic)).topic
+        if topic.topic_id != self._topic_id:
+            self._topic_id = topic.topic_id
+            self._forget()
+        return topic
+
     async def _subscribe(self, prefix: str) -> Subscription:
         return await self._held.enter_async_context(self._reader.listener.subscribe(prefix))
 
@@ -257,7 +271,10 @@ class Consumer(ABC):
         return self._process
 
     @abstractmethod
-    async def _next(self) -> Batch | None: ...
+    async def _next_of(self, topic: Topic) -> Batch | None: ...
+
+    @abstractmethod
+    def _forget(self) -> None: ...
 
     @abstractmethod
     async def _leave(self) -> None: ...
@@ -329,7 +346,11 @@ class AssignedConsumer(Consumer):
         """The partitions that this consumer reads now."""
         return sorted(self._shares)
 
-    async def _next(self) -> Batch | None:
+    def _forget(self) -> None:
+        self._shares.clear()
+        self._rejoin_at = 0.0
+
+    async def _next_of(self, topic: Topic) -> Batch | None:
         if time.monotonic() >= self._rejoin_at:
             await self._rejoin()
         batch = await self._next_ready()
@@ -534,13 +555,9 @@ class SharedConsumer(Consumer):
         self._turn = 0
         self._held_claim: HeldClaim | None = None
         self._cache: dict[int, deque[DecodedBatch]] = {}
-        self._topic_id: int | None = None
+        self._previous: dict[int, int] = {}
 
-    async def _next(self) -> Batch | None:
-        topic = (await self._reader.topics.get(self.topic)).topic
-        if topic.topic_id != self._topic_id:  # it was deleted and made anew
-            self._topic_id = topic.topic_id
-            self._forget()
+    async def _next_of(self, topic: Topic) -> Batch | None:
         if batch := await self._take_up():
             return batch
         for _ in range(topic.partitions):
@@ -613,8 +630,9 @@ class SharedConsumer(Consumer):
     async def _read(self, partition: int, claim: Claim) -> list[DecodedBatch]:
         """The claimed messages, out of batches that are decoded already where possible."""
         cache = self._cache.setdefault(partition, deque())
-        if cache and claim.first_offset < cache[0].base_offset:
-            cache.clear()
+        if claim.first_offset <= self._previous.get(partition, 0):
+            cache.clear()  # it went back: perhaps these offsets hold something else by now
+        self._previous[partition] = claim.last_offset
         while cache and cache[0].last_offset < claim.first_offset:
             cache.popleft()
         reach = cache[-1].last_offset + 1 if cache else claim.first_offset
@@ -669,7 +687,12 @@ class SharedConsumer(Consumer):
                 logger.warning("dead letter", **about)
 
     async def _leave(self) -> None:
+        held, at_most_once = self._held_claim, self._reader.at_most_once
         self._forget()
+        if held is not None and not at_most_once:
+            await self._reader.db.run(
+                calls.release(self.topic, self.group, held.partition, held.claim.claim)
+            )
 
     def settlement(self, batch: Batch) -> Call[None] | None:
         if self._reader.at_most_once:

@@ -260,12 +260,12 @@ class Producer:
         return Codec.parse(known.topic.codec) if self._codec is None else self._codec
 
     async def _enqueue(self, topic: str, partition: int, entry: Entry) -> None:
+        self._check_open()
         async with self._queue:  # first come, first served: nobody is overtaken for ever
             while self._in_flight and self._in_flight + entry.weight > self._in_flight_bytes:
                 self._room.clear()
                 await self._room.wait()
-        if self.closed:
-            raise Invalid("the producer is closed.")
+        self._check_open()
         self._in_flight += entry.weight
         lane = self._lanes.get((topic, partition))
         if lane is None:
@@ -278,6 +278,10 @@ class Producer:
             lane.full.set()
         if lane.task is None:
             lane.task = asyncio.create_task(self._drain(lane), name=f"append {topic}/{partition}")
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Invalid("the producer is closed.")
 
     async def _drain(self, lane: Lane) -> None:
         try:

@@ -462,6 +462,8 @@ class Worker:
                 self._rejoin_at = 0.0
 
     def _hold(self, error: Exception) -> None:
+        if time.monotonic() < self._hold_until:
+            return  # what was under way together fails together: that is one failure
         wait = self._trouble.next()
         self._hold_until = time.monotonic() + wait
         logger.warning(

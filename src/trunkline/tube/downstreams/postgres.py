@@ -4,7 +4,7 @@ To read it as the table it mirrors, lay a view over it::
 
     create view mirrored_orders as
     select r.* from trunkline_documents d, jsonb_populate_record(null::orders, d.document) r
-    where d.relation = 'public.orders' and d.document is not null;
+    where d.relation = 'orders' and d.document is not null;
 
 A deleted row stays ``tombstone_seconds`` with a NULL document and its version.
 """
@@ -212,7 +212,8 @@ def _judged(error: psycopg.Error | UnicodeError) -> Exception:
     ):
         return _Refused(str(error))
     if (error.sqlstate or "")[:2] in _OF_THE_VALUES:
-        return _Refused(error.diag.message_primary or str(error))
+        said = (error.diag.message_primary, error.diag.message_detail)
+        return _Refused(": ".join(part for part in said if part) or str(error))
     known = from_database(error)
     if isinstance(known, Unavailable):
         return known

@@ -9,8 +9,8 @@ In mode *invalidate* the documents are the application's: it fills the cache whe
 change of the row removes what it has put there and leaves the version for ``tombstone_seconds``. A
 reader that must not put back what it read before the change watches that version::
 
-    WATCH {prefix}#public.orders:0:17       -- then read the row
-    MULTI, SET {prefix}public.orders:0:17 ..., EXEC      -- nil: it changed meanwhile, read again
+    WATCH {prefix}#orders:0:17       -- then read the row
+    MULTI, SET {prefix}orders:0:17 ..., EXEC      -- nil: it changed meanwhile, read again
 
 Documents that Redis evicts are missing until their row changes, or a backfill: read the table then.
 One server (or what speaks for one, such as a primary behind a proxy), not a cluster: a script

@@ -1,6 +1,6 @@
 /* Does a slot hold a row that a tick has not seen?  Answered by the index on (xid, seq). */
 create or replace function trunkline._sequence_beyond(ring text, slot int, seen trunkline.tick)
-returns boolean language plpgsql stable as $$
+returns boolean language plpgsql stable set enable_seqscan = off set jit = off as $$
 declare
   beyond boolean;
 begin

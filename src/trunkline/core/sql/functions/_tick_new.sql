@@ -2,12 +2,13 @@
    READ COMMITTED: one statement, one snapshot.  Never on a standby: its snapshots omit open transactions.
    A snapshot omits the transaction that takes it: its own xid is put back among those in progress, for what
    it writes after the tick would otherwise pass for seen.
+   By index, whatever the statistics say: after a few large transactions they promise that every row is new.
    In a new xid space (after a restore) the rows of other spaces that the last tick did not see are taken once;
    then the new space starts fresh. */
 create or replace function trunkline._tick_new(
   source text, tag text, last trunkline.tick, space int,
   out snapshot pg_snapshot, out xids xid8[], out seqs bigint[], out tags bigint[], out spaces int[])
-language plpgsql as $$
+language plpgsql set enable_seqscan = off set jit = off as $$
 declare
   fresh text;
 begin

@@ -1,5 +1,6 @@
 /* Take what a trigger saw.  Runs as the owner of the schema: writers need no right on tubes.  shards is NULL
-   when the table has a fixed shard. */
+   when the table has a fixed shard.  Everybody may call it, for triggers run as whoever writes: who does so by hand
+   can touch keys of any attached table, which are then looked at once more, and nothing else. */
 create or replace function trunkline._tube_capture(attachment int, operation text, shards int[], keys text[])
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

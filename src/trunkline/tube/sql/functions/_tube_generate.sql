@@ -1,11 +1,11 @@
 /* Write the capture function of an attachment: in the schema of the table, for the table's owner, running as whoever
    writes.  Expressions of users are evaluated there; only the result goes through _tube_capture().  An expression
    that fails touches anyway; with on_error 'gap' a capture that fails lets the write through and notes it. */
-create or replace function trunkline._tube_generate(tube trunkline.tube, attached trunkline.tube_table)
+create or replace function trunkline._tube_generate(attached trunkline.tube_table)
 returns text language plpgsql as $$
 declare
   place text := trunkline._tube_function_name(attached);
-  matches text := nullif(concat_ws(' and ', '(' || tube.condition || E'\n)', '(' || attached.condition || E'\n)'), '');
+  matches text := trunkline._tube_conditions(attached);
   look text := trunkline._tube_look(attached, matches);
 begin
   if matches is not null or attached.shard_expression is not null then
@@ -16,10 +16,6 @@ begin
 declare
   shards int[];
   keys text[];
-  image text;
-  one record;
-  wanted boolean;
-  shard int;
 begin
   if tg_op = 'TRUNCATE' then
     perform trunkline._tube_capture_truncate(%1$s);
@@ -33,4 +29,4 @@ end $text$, attached.attachment, look,
     case when attached.on_error = 'gap' then format(E'\nexception when others then\n  perform trunkline._tube_note_gap(%s, sqlerrm);\n  return null;', attached.attachment) end));
   return place;
 end $$;
-select trunkline._access('_tube_generate(trunkline.tube, trunkline.tube_table)', 'writer');
+select trunkline._access('_tube_generate(trunkline.tube_table)', 'writer');

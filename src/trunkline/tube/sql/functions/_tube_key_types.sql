@@ -1,21 +1,20 @@
-/* The types of key columns as they are now, those of domains resolved.  TL422 for a column that is not there, may be
-   NULL (such rows could not be told apart, nor be reached by a backfill) or is not seen by triggers. */
-create or replace function trunkline._tube_key_types(relation regclass, key_columns text[])
+/* The types of columns as they are now, those of domains resolved.  TL422 for a column that is not there; where new keys
+   are made also for one that may be NULL (such rows could not be told apart, nor be reached by a backfill) or that
+   triggers do not see. */
+create or replace function trunkline._tube_key_types(relation regclass, key_columns text[], making boolean default false)
 returns text[] language plpgsql stable as $$
 declare
   types text[];
-  wrong text;
 begin
-  select array_agg(case when t.typbasetype <> 0 then format_type(t.typbasetype, t.typtypmod) else format_type(a.atttypid, a.atttypmod) end order by c.place),
-         min(c.name) filter (where a.attname is null)
-    into types, wrong
+  select array_agg(case when t.typbasetype <> 0 then format_type(t.typbasetype, t.typtypmod) else format_type(a.atttypid, a.atttypmod) end order by c.place)
+    into types
     from unnest(key_columns) with ordinality c (name, place)
     left join (pg_attribute a join pg_type t on t.oid = a.atttypid)
-      on a.attrelid = relation and a.attname = c.name and a.attnum > 0 and not a.attisdropped and a.attnotnull and a.attgenerated <> 'v';
-  if wrong is not null or array_position(key_columns, null) is not null then
-    perform trunkline._raise('TL422', format('table %s has no column %s that is not null.', relation, coalesce(format('"%s"', wrong), 'NULL')),
-      'A key is made of stored columns that are declared NOT NULL.');
+      on a.attrelid = relation and a.attname = c.name and a.attnum > 0 and not a.attisdropped and (not making or a.attnotnull and a.attgenerated <> 'v');
+  if array_position(types, null) is not null then
+    perform trunkline._raise('TL422', format('table %s has no column %s%s.', relation, coalesce(quote_ident(key_columns[array_position(types, null)]), 'NULL'),
+      case when making then ' that is stored and not null' else '' end), 'Keys are made of columns that are declared NOT NULL; after a column was renamed attach the table again.');
   end if;
   return types;
 end $$;
-select trunkline._access('_tube_key_types(regclass, text[])', 'reader');
+select trunkline._access('_tube_key_types(regclass, text[], boolean)', 'reader');

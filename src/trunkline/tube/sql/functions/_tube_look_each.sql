@@ -3,10 +3,16 @@
 create or replace function trunkline._tube_look_each(attached trunkline.tube_table, matches text)
 returns text language sql stable as $$
   select format($text$
+    declare
+      image text;
+      one record;
+      wanted boolean;
+      shard int;
+    begin
     shards := '{}';
     keys := '{}';
     foreach image in array case tg_op when 'INSERT' then array['new_rows'] when 'DELETE' then array['old_rows'] else array['old_rows', 'new_rows'] end loop
-      for one in execute format(%L, image) loop
+      for one in execute format(%L, tg_relid::regclass, image) loop
         begin
           execute %L into wanted using one.it;
         exception when others then
@@ -24,8 +30,9 @@ returns text language sql stable as $$
       end loop;
     end loop;
     select case when %L then array_agg(t.shard) end, array_agg(t.key) into shards, keys
-      from (select distinct u.shard, u.key from unnest(shards, keys) u (shard, key)) t;$text$,
-    'select r as it, ' || replace(trunkline._tube_key(attached), '%', '%%') || ' as key from %I r',
+      from (select distinct u.shard, u.key from unnest(shards, keys) u (shard, key)) t;
+    end;$text$,
+    'select r::%s as it, ' || replace(trunkline._tube_key(attached), '%', '%%') || ' as key from %I r',
     'select exists (select from (select ($1).*) r' || coalesce(' where ' || matches, '') || ')',
     'select ' || trunkline._tube_shard(attached) || ' from (select ($1).*) r',
     attached.shard_expression is not null);

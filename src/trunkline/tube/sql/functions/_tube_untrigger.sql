@@ -15,15 +15,11 @@ begin
     select distinct g.tgrelid::regclass from unnest(leaving) l join pg_trigger g on g.tgname like format('trunkline\_tube\_%s\_%%', l.attachment)
      order by 1), 'access exclusive');
   foreach attached in array leaving loop
-    for hook in select g.tgname, g.tgrelid::regclass as child, g.tgfoid::regprocedure as place from pg_trigger g
+    for hook in select g.tgname, g.tgrelid::regclass as child from pg_trigger g
                  where g.tgname like format('trunkline\_tube\_%s\_%%', attached.attachment) loop
       execute format('drop trigger %I on %s', hook.tgname, hook.child);
     end loop;
-    for hook in select p.oid::regprocedure as place from pg_proc p
-                 where p.proname = 'trunkline_tube_' || attached.attachment and p.prorettype = 'trigger'::regtype
-                   and not exists (select from pg_trigger g where g.tgfoid = p.oid) loop
-      execute format('drop function %s', hook.place);
-    end loop;
+    perform trunkline._tube_functions_drop(attached.attachment);
   end loop;
 end $$;
 select trunkline._access('_tube_untrigger(trunkline.tube_table[])', 'writer');

@@ -30,7 +30,7 @@ begin
   if coalesce(cardinality(wanted.key_columns), 0) = 0 then
     perform trunkline._raise('TL422', format('table %s has no primary key.', relation), 'Name the columns that identify a row in key_columns.');
   end if;
-  wanted.key_types := trunkline._tube_key_types(relation, wanted.key_columns);
+  wanted.key_types := trunkline._tube_key_types(relation, wanted.key_columns, making => true);
   if shard is null then
     wanted.shard := coalesce(substring(class.nspname from '^[^0-9]+([0-9]{1,9})$'), substring(class.relname from '^[^0-9]+([0-9]{1,9})$'), '0')::int;
   elsif shard ~ '^\s*[0-9]{1,9}\s*$' then

@@ -21,7 +21,7 @@ begin
   owner := trunkline._tube_hold(owner.tube_id);
   perform trunkline._tube_check(owner, wanted);
   wanted := trunkline._tube_table_put(wanted);
-  perform trunkline._tube_generate(owner, wanted);
+  perform trunkline._tube_generate(wanted);
   perform trunkline._tube_trigger(wanted);
   return wanted;
 end $$;

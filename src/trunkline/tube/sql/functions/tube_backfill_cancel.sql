@@ -1,14 +1,21 @@
-/* Give up the backfills of a tube that are under way.  What they emitted is still delivered.  Returns how many. */
+/* Give up the backfills of a tube that are under way.  What they emitted is still delivered; gaps that they were to
+   close stay.  Returns how many. */
 create or replace function trunkline.tube_backfill_cancel(tube text)
 returns int language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   present trunkline.tube := trunkline._tube_row(tube);
-  changed int;
+  given_up bigint;
+  changed int := 0;
 begin
-  update trunkline.tube_backfill b set status = 'cancelled', finished_at = clock_timestamp()
-    from trunkline.tube_table a
-   where a.attachment = b.attachment and a.tube_id = present.tube_id and b.status in ('running', 'paused', 'finishing');
-  get diagnostics changed = row_count;
+  for given_up in
+    update trunkline.tube_backfill b set status = 'cancelled', finished_at = clock_timestamp(), waits_for = null
+      from trunkline.tube_table a
+     where a.attachment = b.attachment and a.tube_id = present.tube_id and b.status in ('running', 'paused', 'finishing')
+    returning b.backfill
+  loop
+    update trunkline.tube_gap g set backfill = null where g.backfill = given_up;
+    changed := changed + 1;
+  end loop;
   return changed;
 end $$;
 comment on function trunkline.tube_backfill_cancel(text) is 'Give up the backfills of a tube that are under way.';

@@ -1,6 +1,6 @@
 /* Emit every row of a table (or of all tables of a tube) anew, in chunks, behind live changes.  order_by names a column
    that is not null; it should have an index with the key.  A backfill that is under way is returned as it is.
-   After it, downstream documents that are older than its start are checked and removed if their row is gone.
+   Gaps that were noted before are closed when it is done.  After it, downstream documents that are older than its start are checked and removed if their row is gone.
    Errors: TL404, TL422 unknown or nullable column, chunk size. */
 create or replace function trunkline.tube_backfill_schedule(
   tube text, relation regclass default null, order_by text default null, chunk int default 10000, throttle interval default '0')
@@ -29,7 +29,7 @@ begin
     on conflict (attachment) where status in ('running', 'paused', 'finishing') do nothing
     returning b.* into active;
     if found then
-      delete from trunkline.tube_gap g where g.attachment = attached.attachment;
+      update trunkline.tube_gap g set backfill = active.backfill where g.attachment = attached.attachment;
       perform trunkline._tube_put_control(attached, 'backfill_start', jsonb_build_object('backfill', active.backfill, 'relation', attached.relation_name), 1);
     else
       select b.* into active from trunkline.tube_backfill b where b.attachment = attached.attachment and b.status in ('running', 'paused', 'finishing');

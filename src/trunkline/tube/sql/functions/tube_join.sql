@@ -1,12 +1,15 @@
 /* Take part in working a tube, and learn which lanes are yours: epoch, what is done of live and backfill entries, and
    whether the lane is more than a fair share and should be given back.  Call it again every few seconds; it writes
-   nothing when nothing changed.  Errors: TL404, TL423 without a living lease. */
+   nothing when nothing changed.  Errors: TL404, TL422, TL423 without a living lease. */
 create or replace function trunkline.tube_join(tube text, process uuid, member text default '')
 returns table (lane int, lanes int, epoch bigint, live_up_to bigint, backfill_up_to bigint, surplus boolean)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   present trunkline.tube := trunkline._tube_row(tube);
 begin
+  if member is null then
+    perform trunkline._raise('TL422', 'a member has a name, which may be empty; got NULL.');
+  end if;
   return query
     select s.place - 1, present.lanes, s.epoch, trunkline._tube_position(present, s.place - 1, 0), trunkline._tube_position(present, s.place - 1, 1), s.surplus
       from trunkline._party_share(format('tube:%s', present.tube_id),

@@ -1,5 +1,6 @@
 /* Entries of a lane in a range of positions, in order: live ones (priority 0) or backfill (1).  Fewer rows than
-   max_entries mean that the range was read to its end.  Reads only.  Errors: TL404, TL422. */
+   max_entries mean that the range was read to its end.  Reads only.
+   Errors: TL404, TL410 entries of the range were acknowledged and have left, TL422. */
 create or replace function trunkline.tube_read(
   tube text, lane int, priority int, from_position bigint, to_position bigint, max_entries int default 1000)
 returns table (up_to bigint, seq bigint, attachment int, relation text, shard int, op text, keys text[], payload jsonb, control text, at timestamptz)
@@ -12,6 +13,9 @@ begin
     perform trunkline._raise('TL422', format('tube "%s" has lanes 0 to %s, asked for %s.', tube, present.lanes - 1, coalesce(lane::text, 'NULL')));
   elsif priority is null or priority not in (0, 1) or from_position is null or to_position is null or max_entries is null or max_entries < 1 then
     perform trunkline._raise('TL422', 'priority is 0 or 1, positions are numbers, max_entries is at least 1.');
+  end if;
+  if from_position <= trunkline._tube_position(present, lane, priority) then
+    perform trunkline._tube_check_there(present, lane, priority, from_position, to_position);
   end if;
   -- only slots that hold something: a look-up by (xid, seq) would otherwise probe every one of them
   select string_agg(format('select * from trunkline.%I', 'tube_entry_' || s.slot), ' union all ') into children

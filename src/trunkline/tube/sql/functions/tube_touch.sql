@@ -1,5 +1,7 @@
 /* Touch keys by hand: they are delivered as if their rows had changed.  A relation that is attached gives the shard;
-   without one name the shard.  Duplicates are merged.  Returns how many keys.  Errors: TL404, TL422. */
+   without one name the shard.  Keys are texts as tube_read() shows them: the column, or a JSON array of the columns;
+   they are brought into the form that capture gives them, and duplicates are merged.  Returns how many keys.
+   Errors: TL404, TL422. */
 create or replace function trunkline.tube_touch(
   tube text, relation regclass, keys text[], payload jsonb default null, op text default 'T', shard int default null)
 returns int language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -14,14 +16,16 @@ begin
       perform trunkline._raise('TL404', format('table %s is not attached to tube "%s".', relation, tube), 'Attach it with tube_attach().');
     end if;
   end if;
-  select array_agg(k.key order by k.place) into touched
-    from (select u.key, min(u.place) as place from unnest(keys) with ordinality u (key, place) where u.key is not null group by u.key) k;
-  if touched is null then
-    perform trunkline._raise('TL422', 'there is no key to touch.');
-  elsif op is null or op not in ('I', 'U', 'D', 'T', 'B') then
+  if op is null or op not in ('I', 'U', 'D', 'T', 'B') then
     perform trunkline._raise('TL422', format('an operation is one of I, U, D, T, B, got "%s".', op));
   elsif coalesce(shard, attached.shard) is null or shard < 0 then
     perform trunkline._raise('TL422', format('name the shard, a number from 0, got %s.', coalesce(shard::text, 'NULL')));
+  end if;
+  select array_agg(k.key order by k.place) into touched
+    from (select u.key, min(u.place) as place from unnest(trunkline._tube_keys(attached, keys)) with ordinality u (key, place)
+           where u.key is not null group by u.key) k;
+  if touched is null then
+    perform trunkline._raise('TL422', 'there is no key to touch.');
   end if;
   perform trunkline._tube_put_entries(present.tube_id, attached.attachment, coalesce(shard, attached.shard), null, touched, op, payload,
     case when op = 'B' then 1 else trunkline._tube_priority() end);
