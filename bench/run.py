@@ -1,9 +1,10 @@
-"""``python -m bench.run``: measure everything on a server of its own, print a table, keep JSON."""
+"""``python -m bench.run``: measure on a server of its own, print a table, keep JSON."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
 from contextlib import contextmanager
@@ -12,13 +13,15 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from bench import log
+from bench import log, tube
 from trunkline.core import migrate
 from trunkline.core.embedded import Server
 from trunkline.log.bench.report import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+CAPABILITIES = {"log": log, "tube": tube}
 
 # Autovacuum would run in the turn of whoever comes next; see METHODOLOGY.md.
 SETTINGS = {
@@ -29,35 +32,38 @@ SETTINGS = {
     "autovacuum": "off",
 }
 
+_PIPE_WIDTH = 150  # columns, where there is no terminal to ask
+
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure as the command line says. Results never make it fail."""
     options = _options(words)
-    console = Console(stderr=True)
+    talk = Console(stderr=True, highlight=False, style="dim")
     with _database(options.dsn) as dsn:
         migrate.install(dsn)
-        result = log.run(
+        result = CAPABILITIES[options.capability].run(
             dsn,
             quick=options.quick,
             full=options.full,
             only=options.only,
             runs=options.runs,
-            progress=lambda text: console.print(text, highlight=False, style="dim"),
+            progress=talk.print,
         )
-    Console().print(table(result))
+    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table(result))
     if not result["durable"]:
-        console.print("fsync or synchronous_commit is off: these figures mean nothing.")
+        talk.print("fsync or synchronous_commit is off: these figures mean nothing.")
     if options.json:
         options.json.write_text(json.dumps(result, indent=2) + "\n")
 
 
 def _options(words: Sequence[str] | None) -> Namespace:
     parser = ArgumentParser(prog="python -m bench.run", description=__doc__)
+    parser.add_argument("capability", nargs="?", choices=CAPABILITIES, default="log")
     parser.add_argument("--quick", action="store_true", help="under a minute: does it work?")
     parser.add_argument(
         "--full", action="store_true", help="the long forms: 1e7 messages, 1e6 rounds"
     )
-    parser.add_argument("--only", metavar="NAMES", help=f"of {', '.join(log.CELLS)}; with commas")
+    parser.add_argument("--only", metavar="CELLS", help=f"of {', '.join(log.CELLS)}; with commas")
     parser.add_argument("--runs", type=int, metavar="N", help="turns per side, 7 unless told")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
     parser.add_argument("--dsn", help="measure on this server instead of one of its own")
@@ -70,7 +76,7 @@ def _database(dsn: str | None) -> Iterator[str]:
         yield dsn
         return
     home = Path(tempfile.mkdtemp(prefix="trunkline-bench-"))
-    home.chmod(0o755)
+    home.chmod(0o755)  # the server may run as another account
     try:
         with Server(home, "bench", settings=SETTINGS).use() as target:
             yield target.dsn

@@ -11,10 +11,11 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import timedelta
 from enum import Enum
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ import typer
 import trunkline
 from trunkline.cli import main
 from trunkline.core import errors, migrate
+from trunkline.core.calls import AsyncFace
 from trunkline.log import client, consumer, models, producer
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ THEMES = {
     },
 }
 
-FACES = {
+FACES: dict[str, list[tuple[type, str, str]]] = {
     "log": [
         (client.Log, "tl.log", ""),
         (producer.Producer, "producer", ""),
@@ -69,17 +71,20 @@ FACES = {
     ],
     "core": [(trunkline.Platform, "tl", "dsn transaction services close")],
 }
-VALUES = [
-    models.Outgoing,
-    models.Message,
-    models.Appended,
-    models.Topic,
-    models.TopicSize,
-    models.Partition,
-    models.Position,
-    models.Lag,
-    models.Check,
-]
+VALUES: dict[str, list[type]] = {
+    "core": [],
+    "log": [
+        models.Outgoing,
+        models.Message,
+        models.Appended,
+        models.Topic,
+        models.TopicSize,
+        models.Partition,
+        models.Position,
+        models.Lag,
+        models.Check,
+    ],
+}
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,12 @@ def refusals(name: str) -> list[str]:
     return sorted(set().union(*(known[each].raised for each in reached)))
 
 
+def public_names(capability: str) -> list[str]:
+    """The functions of a capability, without its name in front."""
+    paths = (SOURCES / capability / "sql" / "functions").glob("[!_]*.sql")
+    return sorted(path.stem.removeprefix(f"{capability}_") for path in paths)
+
+
 def full_name(capability: str, short: str) -> str:
     return short if capability == "core" else f"{capability}_{short}"
 
@@ -159,20 +170,21 @@ def unsorted_functions() -> set[str]:
         for names in themes.values()
         for short in names.split()
     }
-    public = {
-        path.stem
+    return {
+        name
         for capability in THEMES
-        for path in (SOURCES / capability / "sql" / "functions").glob("[!_]*.sql")
+        for short in public_names(capability)
+        if (name := full_name(capability, short)) not in placed
     }
-    return public - placed
 
 
 def sql_part(capability: str) -> Iterator[str]:
     yield "| function | what it does | who may call it |"
     yield "|---|---|---|"
+    themes = THEMES.get(capability, {"Functions": " ".join(public_names(capability))})
     chosen = {
         theme: [routines()[full_name(capability, short)] for short in names.split()]
-        for theme, names in THEMES[capability].items()
+        for theme, names in themes.items()
     }
     for members in chosen.values():
         for routine in members:
@@ -188,11 +200,28 @@ def sql_part(capability: str) -> Iterator[str]:
                 yield f"\nRefusals: {links}."
 
 
+def faces_of(capability: str) -> list[tuple[type, str, str]]:
+    """The client of a capability that has no entry in `FACES`."""
+    module = import_module(f"trunkline.{capability}.client")
+    return [
+        (kind, f"tl.{capability}", "")
+        for kind in vars(module).values()
+        if inspect.isclass(kind) and issubclass(kind, AsyncFace) and kind is not AsyncFace
+    ]
+
+
+def values_of(capability: str) -> list[type]:
+    if capability in VALUES:
+        return VALUES[capability]
+    models = vars(import_module(f"trunkline.{capability}.models")).values()
+    return [kind for kind in models if inspect.isclass(kind) and is_dataclass(kind)]
+
+
 def python_part(capability: str) -> Iterator[str]:
     if capability == "core":
         for function in (trunkline.connect, trunkline.connect_sync):
             yield from _method(f"trunkline.{function.__name__}", function)
-    for kind, variable, chosen in FACES[capability]:
+    for kind, variable, chosen in FACES.get(capability) or faces_of(capability):
         yield f"\n#### {kind.__name__}\n\n{_doc(kind)}"
         public = [name for name in vars(kind) if not name.startswith("_")]
         for name in chosen.split() or public:
@@ -202,9 +231,9 @@ def python_part(capability: str) -> Iterator[str]:
                 yield f"\n`{variable}.{name}`: {_doc(getter)}"
             elif callable(member):
                 yield from _method(f"{variable}.{name}", member)
-    if capability == "log":
+    if values := values_of(capability):
         yield "\n#### Values\n\n| class | fields | what it is |\n|---|---|---|"
-        for value in VALUES:
+        for value in values:
             names = ", ".join(f"`{field.name}`" for field in fields(value))
             yield f"| `{value.__name__}` | {names} | {_cell(_doc(value))} |"
 

@@ -25,12 +25,16 @@ MIRROR = "trunkline_example_mirror"
 PREFIX = "shop:"
 
 
+async def clean(tl: trunkline.Platform) -> None:
+    for tube in {listed.tube for listed in await tl.tube.list()} & {"cache", "mirror"}:
+        await tl.tube.drop(tube, force=True)
+    async with await psycopg.AsyncConnection.connect(tl.dsn, autocommit=True) as connection:
+        await connection.execute("drop table if exists product")
+        await connection.execute(f"drop database if exists {MIRROR} with (force)")
+
+
 async def prepare(tl: trunkline.Platform) -> None:
     async with await psycopg.AsyncConnection.connect(tl.dsn, autocommit=True) as connection:
-        for tube in ("cache", "mirror"):
-            if any(listed.tube == tube for listed in await tl.tube.list()):
-                await tl.tube.drop(tube, force=True)
-        await connection.execute("drop table if exists product")
         await connection.execute(
             "create table product (id int primary key, name text, price numeric, stock int)"
         )
@@ -38,7 +42,6 @@ async def prepare(tl: trunkline.Platform) -> None:
             "insert into product select i, 'product ' || i, i * 1.10, 0"
             f" from generate_series(1, {PRODUCTS // 2}) i"
         )
-        await connection.execute(f"drop database if exists {MIRROR} with (force)")
         await connection.execute(f"create database {MIRROR}")
 
 
@@ -126,6 +129,7 @@ async def redis_server():
 
 async def main() -> None:
     async with redis_server() as cache, trunkline.connect() as tl:
+        await clean(tl)
         await prepare(tl)
         mirror = make_conninfo(tl.dsn, dbname=MIRROR)
         await follow(tl, "mirror", "postgres", dsn=mirror)
@@ -144,6 +148,7 @@ async def main() -> None:
         print("parked:", len(await tl.tube.parked()))
         await supervisor.stop()
         await running
+        await clean(tl)
 
 
 asyncio.run(main())

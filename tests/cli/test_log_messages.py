@@ -197,6 +197,18 @@ def test_ctrl_c_leaves_the_group_in_good_order(
     assert sql.execute("select * from trunkline.lease_list()").fetchall() == []
 
 
+def test_a_group_that_is_moved_goes_on_from_there(cli: Cli, append: Append, start: Start) -> None:
+    append("orders", "one\ntwo\n", "-p", "0")
+    words = ("log", "consume", "orders", "-g", "g", "--follow", "--limit", "4", "--raw")
+    process = start(*words)
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == ["one\n", "two\n"]
+    wait_until(lambda: cli("log", "lag", "orders").rows[0]["lag"] == 0)
+    cli("log", "seek", "orders", "--group", "g", "--to", "earliest")
+    answer = answer_of(process)
+    assert (answer.code, answer.out) == (0, "one\ntwo\n")
+
+
 def test_a_terminal_gets_a_table_that_grows(append: Append, start: Start) -> None:
     append("orders", "one\n", "-p", "0")
     terminal, end = pty.openpty()

@@ -246,19 +246,24 @@ class Traffic:
     def __init__(self, dsn: str, cursors: list[int]):
         self.dsn = dsn
         self.cursors = cursors
+        self.looks = 0
+        self.rounds = 0
         self.moving = threading.Event()
         self.moving.set()
 
-    def move_all(self, mine: list[int], moves: int) -> None:
+    def move_all(self, mine: list[int]) -> int:
+        """Move all but the idle until enough has happened; returns where they stand."""
+        up_to = 0
         with closing(psycopg.connect(self.dsn, autocommit=True)) as own:
-            for up_to in range(1, moves + 1):
+            while up_to < 8 or self.looks < 3 or self.rounds < 8:
+                up_to += 1
                 for cursor in mine:
-                    if not idle(cursor) or up_to == 1:
+                    if up_to == 1 or not idle(cursor):
                         move(own, cursor, up_to)
+        return up_to
 
-    def watch(self) -> int:
+    def watch(self) -> None:
         seen = dict.fromkeys(self.cursors, 0)
-        looks = 0
         with closing(psycopg.connect(self.dsn, autocommit=True)) as own:
             while self.moving.is_set():
                 rows: list[Any] = own.execute(
@@ -269,16 +274,13 @@ class Traffic:
                 for cursor, up_to in rows:
                     assert up_to >= seen[cursor], f"cursor {cursor} went back"
                     seen[cursor] = up_to
-                looks += 1
-        return looks
+                self.looks += 1
 
-    def turn(self) -> int:
-        turns = 0
+    def turn(self) -> None:
         with closing(psycopg.connect(self.dsn, autocommit=True)) as own:
             while self.moving.is_set():
                 maintain(own)
-                turns += 1
-        return turns
+                self.rounds += 1
 
 
 def idle(cursor: int) -> bool:
@@ -289,19 +291,18 @@ def idle(cursor: int) -> bool:
 def test_positions_never_go_back_while_the_ring_turns(session: Session, dsn: str) -> None:
     traffic = Traffic(dsn, [ensure(session, f"r{number}") for number in range(200)])
     before = changed_rows(session)
-    moves = 8
+    halves = traffic.cursors[:100], traffic.cursors[100:]
     with ThreadPoolExecutor(4) as threads:
         others = [threads.submit(traffic.watch), threads.submit(traffic.turn)]
-        halves = [traffic.cursors[:100], traffic.cursors[100:]]
         try:
-            list(threads.map(traffic.move_all, halves, [moves, moves]))
+            ends = list(threads.map(traffic.move_all, halves))
         finally:
             traffic.moving.clear()
-        looks, turns = (job.result() for job in others)
-    assert looks > 2
-    assert turns > 5
-    for cursor in traffic.cursors:
-        assert position(session, cursor) == (1 if idle(cursor) else moves)
+        for job in others:
+            job.result()
+    for half, end in zip(halves, ends, strict=True):
+        for cursor in half:
+            assert position(session, cursor) == (1 if idle(cursor) else end)
     assert changed_rows(session) == before
 
 

@@ -297,10 +297,10 @@ def test_create_on_the_database_is_all_an_install_needs(
             root.execute(f"drop database {name}")
         for role in roles(root):
             root.execute(f"drop role {role}")
-        names = [f"many{number}" for number in range(4)]
+        names = [f"many{number}" for number in range(3)]
         for name in names:
             root.execute(f"create database {name}")
-        with ThreadPoolExecutor(4) as threads:
+        with ThreadPoolExecutor(3) as threads:
             list(threads.map(migrate.install, [server.dsn(name) for name in names]))
         assert len(roles(root)) == 3
 

@@ -1,4 +1,4 @@
-"""Members of assigned groups: partitions in order, fenced, and quiet when there is nothing to do."""
+"""Members of assigned groups: partitions in order, fenced, and quiet while nothing comes."""
 
 from __future__ import annotations
 
@@ -317,7 +317,6 @@ async def test_a_newcomer_waits_until_what_was_handed_out_is_settled(tl: Platfor
         batches = [await poll(old), await poll(old)]
         assert old.assignment == [0, 1]
         assert await new.poll(0) is None
-        old._rejoin_at = 0.0  # type: ignore[attr-defined]
         for batch in batches:
             assert new.assignment == []
             await batch.commit()  # was begun before the newcomer came, and counts
@@ -415,15 +414,15 @@ async def test_a_reader_behind_the_floor_is_told_and_goes_on_after_a_seek(tl: Pl
 
 async def test_iteration_ends_when_the_consumer_is_closed(tl: Platform) -> None:
     await fill(tl, 2)
-    seen = []
+    seen: list[int] = []
     consumer = tl.log.consume("orders", "g", poll_interval=FAR)
 
     async def read() -> None:
         async for batch in consumer:
-            seen.append(numbers(batch))
+            seen.extend(numbers(batch))
 
     reading = asyncio.create_task(read())
-    await eventually(lambda: seen == [[1, 2]])
+    await eventually(lambda: seen == [1, 2])
     await consumer.close()
     await reading
     await consumer.close()
@@ -442,7 +441,8 @@ async def test_who_leaves_the_loop_goes_on_with_the_same_consumer(tl: Platform) 
     await fill(tl, 4)
     async with tl.log.consume("orders", "g", max_messages=2) as consumer:
         async for batch in consumer:
-            break
+            if numbers(batch) == [1, 2]:
+                break
         await batch.commit()
         assert await take(consumer, 2) == [3, 4]
 
@@ -645,13 +645,13 @@ async def test_memory_is_bounded_by_fetch_bytes_and_one_batch_whatever_the_backl
     batch_bytes, fetch_bytes = 1 << 20, 2 << 20
     await tl.log.create("large", codec=codec)
     for _ in range(25):  # compressed to nearly nothing, so that one fetch has all of it
-        await tl.log.append("large", [b"x" * 1024] * (batch_bytes // 1024))
+        await tl.log.append("large", [b"x" * 8192] * (batch_bytes // 8192))
     read = 0
-    async with tl.log.consume("large", "g", max_messages=100, fetch_bytes=fetch_bytes) as consumer:
+    async with tl.log.consume("large", "g", max_messages=20, fetch_bytes=fetch_bytes) as consumer:
         await consumer.poll(0)
         gc.collect()
         tracemalloc.start()
-        while read < 24 * 1024:
+        while read < 24 * 128:
             read += len((await poll(consumer)).values)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()

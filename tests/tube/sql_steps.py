@@ -86,7 +86,7 @@ def swept(session: Session) -> Session:
     return session
 
 
-def call(session: Session, name: str, **arguments: Any) -> list[tuple[Any, ...]]:
+def call(session: Session, name: str, /, **arguments: Any) -> list[tuple[Any, ...]]:
     """Call a function of the schema with named arguments."""
     named = [
         sql.SQL("{} => {}").format(sql.Identifier(argument), sql.Placeholder(argument))

@@ -9,10 +9,10 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tests.fixtures.stores import change, opened
 
-from trunkline.core.errors import Invalid, NotFound, Unavailable
+from trunkline.core.errors import Forbidden, Invalid, NotFound, Unavailable
 from trunkline.tube.downstreams.postgres import PostgresDownstream
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ def mirror_dsn(other_dsn: str) -> str:
     with psycopg.connect(other_dsn, autocommit=True) as connection:
         connection.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))
     return make_conninfo(other_dsn, options=f"-c search_path={schema}")
+
+
+def schema_of(dsn: str) -> str:
+    return str(conninfo_to_dict(dsn)["options"]).rpartition("=")[2]
 
 
 async def query(dsn: str, text: str, values: Sequence[Any] = ()) -> list[Any]:
@@ -70,6 +74,19 @@ async def test_postgres_says_what_its_table_lacks(mirror_dsn: str, columns: str)
     with pytest.raises(Invalid, match='table "rows" cannot take documents') as caught:
         await PostgresDownstream(dsn=mirror_dsn, table="rows").open()
     assert "primary key" in caught.value.hint
+
+
+async def test_postgres_says_which_rights_are_missing(mirror_dsn: str) -> None:
+    role = f"guest_{uuid4().hex}"
+    async with opened(PostgresDownstream(dsn=mirror_dsn)):
+        await query(mirror_dsn, f"create role {role} login")
+    try:
+        await query(mirror_dsn, f"grant usage on schema {schema_of(mirror_dsn)} to {role}")
+        with pytest.raises(Forbidden, match="needs select, insert, update and delete"):
+            await PostgresDownstream(dsn=make_conninfo(mirror_dsn, user=role)).open()
+    finally:
+        await query(mirror_dsn, f"drop owned by {role}")
+        await query(mirror_dsn, f"drop role {role}")
 
 
 async def test_postgres_is_opened_by_ten_at_once(mirror_dsn: str) -> None:

@@ -197,6 +197,8 @@ async def test_a_downstream_is_made_by_its_kind(
     assert isinstance(make(kind, options, dsn="host=localhost"), made)
     with pytest.raises(Invalid, match=f"downstream {kind}: .*'nonsense'"):
         make(kind, {**options, "nonsense": 1}, dsn="host=localhost")
+    with pytest.raises(Invalid):
+        make(kind, dict.fromkeys(options, 17), dsn="host=localhost")
 
 
 def test_an_unknown_kind_is_refused_and_a_missing_package_named(

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from tests.fixtures.redis import PROGRAM
@@ -15,7 +14,6 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "tube_cache_and_mirror.py"
 
 
 def test_a_cache_and_a_mirror_follow_a_table_row_by_row(dsn: str) -> None:
-    began = time.monotonic()
     done = subprocess.run(
         [sys.executable, EXAMPLE],
         env=os.environ | {"TRUNKLINE_DSN": dsn},
@@ -34,4 +32,3 @@ def test_a_cache_and_a_mirror_follow_a_table_row_by_row(dsn: str) -> None:
     else:
         assert re.fullmatch(f"cache{equal}", cache)
     assert parked == "parked: 0"
-    assert time.monotonic() - began < 15

@@ -142,7 +142,7 @@ def ask(question: str, *, yes: bool) -> None:
 
     if yes:
         return
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise BadRequest("this cannot be undone and nobody is there to ask.", hint="Add --yes.")
     typer.confirm(question, abort=True, err=True)
 

@@ -129,7 +129,7 @@ def delete(
 
     with invocation.session() as session:
         session.run(calls.settings(topic))
-        if sys.stdin.isatty() and not yes:
+        if not yes and sys.stdin is not None and sys.stdin.isatty():
             typer.confirm(f"Delete {topic} with all its messages?", abort=True, err=True)
         session.run(calls.delete(topic))
     say(f"Deleted {topic}.")

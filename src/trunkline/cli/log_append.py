@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,7 +66,7 @@ def append(
     if key is not None and key_separator is not None:
         raise BadRequest("--key and --key-separator say two things.", hint="Leave one out.")
     shape = Shape(
-        key=None if key is None else key.encode(),
+        key=None if key is None else os.fsencode(key),
         separator=None if key_separator is None else inputs.separator(key_separator),
         headers=inputs.headers(header),
         partition=partition,
@@ -78,7 +79,7 @@ def append(
     except BaseException:
         if receipts.messages:
             invocation.print(receipts.rows())
-            say(f"{receipts.messages} messages were stored before this:")
+            say(f"It ended early; {receipts.messages} messages are stored.")
         raise
     invocation.print(receipts.rows())
 
@@ -192,10 +193,13 @@ async def _lines(source: Source) -> AsyncIterator[list[bytes]]:
     def feed() -> None:
         chunk = b"."
         while chunk:
-            chunk = os.read(source.descriptor, _CHUNK)
+            try:
+                chunk = os.read(source.descriptor, _CHUNK)
+            except OSError:
+                chunk = b""
             try:
                 asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
-            except (RuntimeError, asyncio.CancelledError):
+            except (RuntimeError, CancelledError):
                 return  # the loop has gone
 
     threading.Thread(target=feed, name="lines", daemon=True).start()
@@ -213,6 +217,8 @@ async def _lines(source: Source) -> AsyncIterator[list[bytes]]:
 def _opened(file: Path | None) -> Iterator[Source]:
     from trunkline.core.errors import BadRequest
 
+    if file is None and sys.stdin is None:
+        raise BadRequest("standard input is closed.", hint="Give lines there, or name a --file.")
     if file is None:
         yield Source(0, None, typed=sys.stdin.isatty())
         return

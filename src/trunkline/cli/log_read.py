@@ -11,7 +11,7 @@ import typer
 
 from trunkline.cli.invocation import Invocation, command, flag, run_async
 from trunkline.cli.log import Group, Partition, Topic
-from trunkline.cli.output import Format, Writer, open_stream
+from trunkline.cli.output import Format, Writer, open_stream, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -208,6 +208,7 @@ async def _consume_batch(
     stop: asyncio.Event,
 ) -> bool:
     """Print and commit one batch; whether there may be more."""
+    from trunkline.core.errors import LeaseLost
     from trunkline.log import calls
 
     batch = await _poll(consumer, consuming, stop)
@@ -216,13 +217,17 @@ async def _consume_batch(
     rest = len(batch) if consuming.limit is None else consuming.limit - printer.count
     messages = batch.messages[:rest]
     printer.print(messages)
-    if len(messages) == len(batch):
-        await batch.commit()
-    else:
-        part = calls.commit(
-            consuming.topic, consuming.group, batch.partition, batch.token, messages[-1].offset
-        )
-        await platform.db.run(part)
+    try:
+        if len(messages) == len(batch):
+            await batch.commit()
+        else:
+            last = messages[-1].offset
+            await platform.db.run(
+                calls.commit(batch.topic, consuming.group, batch.partition, batch.token, last)
+            )
+    except LeaseLost as error:
+        where = f"{batch.topic}/{batch.partition}"
+        say(f"{where} from {batch.first_offset} on may come again: {error.message}")
     return printer.count != consuming.limit
 
 

@@ -6,8 +6,10 @@ Exit codes: 0 done, 1 failed, 2 misused, 3 not found, 4 conflict.
 import io
 import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -98,7 +100,13 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    signal.signal(signal.SIGTERM, _end)
     sys.exit(main())
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    """Unwind instead of dying where we stand: groups are left, an embedded server is stopped."""
+    sys.exit(128 + number)
 
 
 def _report(error: Exception) -> int:

@@ -238,7 +238,9 @@ def _run(name: str, check: Check, connection: Connection) -> list[Finding]:
     except SchemaMismatch as error:
         return [Finding(name, State.FAIL, error.message, error.hint)]
     except DatabaseError as error:
-        return [Finding(name, State.FAIL, f"cannot be told: {error.message}", error.hint)]
+        waited = error.sqlstate == psycopg.errors.QueryCanceled.sqlstate
+        remedy = "Somebody may hold a lock: see sessions." if waited else error.hint
+        return [Finding(name, State.FAIL, f"cannot be told: {error.message}", remedy)]
 
 
 def _installed(connection: Connection) -> bool:

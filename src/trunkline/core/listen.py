@@ -49,6 +49,11 @@ class Subscription:
         self.prefix = prefix
         self._woken = asyncio.Event()
 
+    @property
+    def woken(self) -> bool:
+        """Whether the next `wait` returns at once."""
+        return self._woken.is_set()
+
     def wake(self) -> None:
         """Make the next (or the present) `wait` return True."""
         self._woken.set()

@@ -53,7 +53,6 @@ logger = telemetry.get_logger(__name__)
 
 _FIRST_WAIT = 0.005
 _REJOIN_EVERY = 3.0  # seconds between two looks at who owns what
-_REJOIN_SOON = 0.1  # seconds until such a look when the group changes
 _PATIENCE = 30.0  # seconds that a surplus partition is kept for a commit that does not come
 
 
@@ -224,8 +223,7 @@ class Consumer(ABC):
                 if rest <= 0:
                     return None
                 wait = min(wait, rest)
-            if await subscription.wait(wait):
-                await self._woken()
+            await subscription.wait(wait)
         return None
 
     async def close(self) -> None:
@@ -308,9 +306,6 @@ class Consumer(ABC):
     async def extend(self, batch: Batch, deadline: timedelta) -> None:
         """Ask for more time for a batch; called by it."""
 
-    async def _woken(self) -> None:
-        """Something was said about the topic."""
-
 
 @dataclass(slots=True, eq=False)
 class Share:
@@ -351,7 +346,8 @@ class AssignedConsumer(Consumer):
         self._rejoin_at = 0.0
 
     async def _next_of(self, topic: Topic) -> Batch | None:
-        if time.monotonic() >= self._rejoin_at:
+        news = self._group_news
+        if time.monotonic() >= self._rejoin_at or (news and news.woken and await news.wait(0)):
             await self._rejoin()
         batch = await self._next_ready()
         if batch is None and (shares := self._readable()):
@@ -500,10 +496,6 @@ class AssignedConsumer(Consumer):
 
     def _tell_group(self) -> None:
         self._reader.notifier.notify(self._group_key)
-
-    async def _woken(self) -> None:
-        if self._group_news is not None and await self._group_news.wait(0):
-            self._rejoin_at = min(self._rejoin_at, time.monotonic() + _REJOIN_SOON)
 
     def settlement(self, batch: Batch) -> Call[None] | None:
         return None if self._reader.at_most_once else self._commit(batch)

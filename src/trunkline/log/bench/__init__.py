@@ -25,12 +25,14 @@ from trunkline.log.bench.shape import stored, topics
 from trunkline.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from trunkline.log.bench.lab import Lab
     from trunkline.log.bench.measure import Row
 
-CELLS: dict[str, Callable[[Lab], AsyncGenerator[Row]]] = {
+    Cell = Callable[[Lab], AsyncGenerator[Row]]
+
+CELLS: dict[str, Cell] = {
     "append": append,
     "consume": consume,
     "single": single,
@@ -51,19 +53,20 @@ def run(
     only: str | None = None,
     runs: int | None = None,
     progress: Callable[[str], None] | None = None,
+    cells: Mapping[str, Cell] = CELLS,
 ) -> dict[str, Any]:
     """Measure all cells, or those that ``only`` names (``"append,consume"``).
 
     The schema must be installed. Topics called ``bench.*`` and the schema ``bench_seed`` are made
     and removed again. ``quick`` shows that it works, ``full`` takes hours and gigabytes.
     """
-    names = list(CELLS) if only is None else [name.strip() for name in only.split(",")]
-    if unknown := [name for name in names if name not in CELLS]:
-        raise Invalid(f"there is no cell {unknown[0]!r}.", hint=f"There are: {', '.join(CELLS)}.")
+    names = list(cells) if only is None else [name.strip() for name in only.split(",")]
+    if unknown := [name for name in names if name not in cells]:
+        raise Invalid(f"there is no cell {unknown[0]!r}.", hint=f"There are: {', '.join(cells)}.")
     return asyncio.run(
         _run(
             dsn,
-            names,
+            {name: cells[name] for name in names},
             quick=quick,
             full=full,
             runs=runs or (3 if quick else 7),
@@ -74,7 +77,7 @@ def run(
 
 async def _run(
     dsn: str,
-    names: list[str],
+    cells: Mapping[str, Cell],
     *,
     quick: bool,
     full: bool,
@@ -85,9 +88,9 @@ async def _run(
     rows: list[dict[str, Any]] = []
     async with open_lab(dsn, quick=quick, full=full, runs=runs) as lab:
         settings = lab.settings()
-        for name in names:
+        for name, cell in cells.items():
             progress(name)
-            async with aclosing(CELLS[name](lab)) as found:
+            async with aclosing(cell(lab)) as found:
                 async for row in found:
                     rows.append(row.as_dict())
                     progress(f"{name}: {row.case}: {row.result:g} {row.unit} {row.verdict}")

@@ -32,6 +32,7 @@ insert into {SCHEMA}.log_counter values (1, 1);
 create table {SCHEMA}.consumer_offsets (
   group_id text primary key, next_offset bigint not null default 1
 );
+create table {SCHEMA}.control (payload bytea not null);
 """
 
 _APPEND = f"""
@@ -57,7 +58,7 @@ returning held.next_offset, c.next_offset - 1
 """
 
 _READ = f"""
-select payload from {SCHEMA}.topicpartition
+select log_offset, payload from {SCHEMA}.topicpartition
  where log_offset between %b and %b order by log_offset
 """
 
@@ -93,17 +94,21 @@ class Baseline:
             [group],
         )
 
-    def claim(self, group: str, most: int) -> list[bytes]:
-        """Claim up to ``most`` messages and read them, in one transaction."""
+    def claim(self, group: str, most: int) -> list[tuple[int, bytes]]:
+        """Claim up to ``most`` messages and read them, in one transaction: offset and payload."""
         cursor = self._reader.cursor(binary=True)
         row = cursor.execute(_CLAIM, (group, most, group)).fetchone()
         assert row is not None
         first, last = row
-        payloads: list[Any] = []
+        messages: list[Any] = []
         if first <= last:
-            payloads = [payload for (payload,) in cursor.execute(_READ, (first, last))]
+            messages = cursor.execute(_READ, (first, last)).fetchall()
         self._reader.commit()
-        return payloads
+        return messages
+
+    def insert(self, payload: bytes) -> None:
+        """A plain insert, to tell how fast the machine is at the moment."""
+        self._writer.execute(f"insert into {SCHEMA}.control values (%b)", [payload])
 
     def analyze(self) -> None:
         """Give the planner its statistics."""

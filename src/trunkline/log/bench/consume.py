@@ -25,7 +25,7 @@ _BATCH = 500
 
 async def consume(lab: Lab) -> AsyncGenerator[Row]:
     """All of a backlog, by an assigned consumer and by shared claims."""
-    backlog = 50_000 if lab.quick else 200_000
+    backlog = 20_000 if lab.quick else 200_000
     topic = _fill(lab, backlog)
     sides = {
         "baseline": _baseline(lab, backlog),

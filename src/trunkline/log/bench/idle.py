@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trunkline.log.consumer import Consumer
 
 _CONSUMERS = 20
-_SETTLE = 4.0  # seconds until all have joined and their statistics are told
+_SETTLE = 2.5  # seconds until all have joined and their statistics are told
 _LEASE = "lease"
 _WRITTEN = """
   select coalesce(jsonb_object_agg(relname, n_tup_ins + n_tup_upd + n_tup_del), '{}')
@@ -25,7 +25,7 @@ _WRITTEN = """
 
 async def idle(lab: Lab) -> AsyncGenerator[Row]:
     """20 idle consumers in one process, half of them assigned, half shared."""
-    seconds = 3.0 if lab.quick else 30.0
+    seconds = 1.0 if lab.quick else 30.0
     topic = lab.create("idle", partitions=2)
     async with AsyncExitStack() as stack:
         consumers = [

@@ -22,7 +22,7 @@ _NAP = 0.001  # seconds between two polls of the baseline
 
 async def latency(lab: Lab) -> AsyncGenerator[Row]:
     """With wake-ups, by polling alone, and the baseline's busy polling."""
-    n = 30 if lab.quick else 150
+    n = 10 if lab.quick else 150
     baseline = await _baseline(lab, n)
     for case, listening, share in (("woken", True, 1), ("polling only", False, 3)):
         times = await _ours(lab, n // share, listening=listening, pause=0.03 * share**2)

@@ -9,25 +9,17 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_COLUMNS = (
-    ("cell", "left"),
-    ("case", "left"),
-    ("ours/s", "right"),
-    ("base/s", "right"),
-    ("ours p50/p99 ms", "right"),
-    ("base p50/p99 ms", "right"),
-    ("WAL B/msg", "right"),
-    ("result", "right"),
-    ("target", "right"),
-    ("", "left"),
-)
+_NUMBERS = ("ours /s", "base /s", "ours ms", "base ms", "WAL B", "result", "target")
 
 
 def table(result: Mapping[str, Any]) -> Table:
-    """One line per case; notes are in the JSON."""
-    found = Table(title=_title(result), box=None, pad_edge=False)
-    for name, justify in _COLUMNS:
-        found.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    """One line per case: rates, p50/p99, WAL per message of both sides. Notes are in the JSON."""
+    found = Table(title=_title(result), box=None, pad_edge=False, title_justify="left")
+    found.add_column("cell", no_wrap=True)
+    found.add_column("case")
+    for name in _NUMBERS:
+        found.add_column(name, justify="right", no_wrap=True)
+    found.add_column("", no_wrap=True)
     for row in result["cells"]:
         ours, base = row["ours"] or {}, row["baseline"] or {}
         found.add_row(
@@ -37,7 +29,7 @@ def table(result: Mapping[str, Any]) -> Table:
             _rate(base),
             _percentiles(ours),
             _percentiles(base),
-            "/".join(_wal(side) for side in (ours, base) if _wal(side)),
+            "/".join(filter(None, (_wal(ours), _wal(base)))),
             f"{row['result']:g} {row['unit']}",
             row["target"] or "",
             _verdict(row["verdict"]),
@@ -46,16 +38,25 @@ def table(result: Mapping[str, Any]) -> Table:
 
 
 def _title(result: Mapping[str, Any]) -> str:
-    settings = ", ".join(f"{name}={value}" for name, value in result["settings"].items())
-    return f"{settings}; medians of {result['runs']} runs; {result['seconds']:g} s"
+    settings = ", ".join(f"{name} {value}" for name, value in result["settings"].items())
+    return (
+        f"{settings}; {result['cores']} cores; medians of {result['runs']} runs;"
+        f" {result['seconds']:g} s; ms are p50/p99 of a call"
+    )
 
 
 def _rate(side: Mapping[str, Any]) -> str:
-    return f"{side['rate']:,.0f}" if side else ""
+    if not side:
+        return ""
+    rate = side["rate"]
+    for unit, size in (("M", 1_000_000), ("k", 1_000)):
+        if rate >= size:
+            return f"{rate / size:.3g}{unit}"
+    return f"{rate:.0f}"
 
 
 def _percentiles(side: Mapping[str, Any]) -> str:
-    return f"{side['p50_ms']:.2f}/{side['p99_ms']:.2f}" if side else ""
+    return f"{side['p50_ms']:.3g}/{side['p99_ms']:.3g}" if side else ""
 
 
 def _wal(side: Mapping[str, Any]) -> str:

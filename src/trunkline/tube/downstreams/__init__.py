@@ -44,7 +44,7 @@ def make(kind: str, options: Mapping[str, Any], *, dsn: str) -> Downstream:
             from trunkline.tube.downstreams.callable import CallableDownstream
 
             return CallableDownstream.load(**given)
-    except TypeError as error:
+    except (TypeError, ValueError, AttributeError, OSError) as error:
         raise Invalid(f"downstream {kind}: {error}.") from None
     except ImportError as error:
         raise Invalid(

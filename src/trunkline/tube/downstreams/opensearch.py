@@ -88,13 +88,14 @@ class OpenSearchDownstream(Downstream):
         self._body_bytes = body_bytes
         self._gzip_above = gzip_above
         self._tombstone_seconds = tombstone_seconds
+        address = _address(url)
         self._options: dict[str, Any] = {
-            "base_url": _address(url),
+            "base_url": address,
             "auth": None if username is None else (username, password),
             "headers": {} if api_key is None else {"Authorization": f"ApiKey {api_key}"},
             "verify": ssl.create_default_context(cafile=verify)
             if isinstance(verify, str)
-            else verify,
+            else verify and address.scheme == "https",  # to read all certificates takes a while
             "timeout": timeout,
         }
         self._client: httpx.AsyncClient | None = None

@@ -18,7 +18,14 @@ import psycopg
 from psycopg import sql
 
 from trunkline.core.db import AsyncDb, translated
-from trunkline.core.errors import DatabaseError, Invalid, NotFound, Unavailable, from_database
+from trunkline.core.errors import (
+    DatabaseError,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Unavailable,
+    from_database,
+)
 from trunkline.tube.downstreams.base import Downstream, Page, halved, newest
 
 if TYPE_CHECKING:
@@ -52,8 +59,8 @@ set document = excluded.document, version = excluded.version, written_at = clock
 where t.version <= excluded.version"""
 _OLDER = """
 select shard, key from {table}
-where relation = %(relation)s and (%(shard)s::int is null or shard = %(shard)s)
-  and (%(after_shard)s::int is null or (shard, key) > (%(after_shard)s, %(after_key)s))
+where relation = %(relation)s and (shard, key) > (%(after_shard)s, %(after_key)s)
+  and (%(shard)s::int is null or shard = %(shard)s)
   and document is not null and version < %(version)s
 order by shard, key limit %(limit)s"""
 # It waits for nobody, and so cannot deadlock with those who write in the order of keys.
@@ -62,6 +69,7 @@ delete from {table} where (relation, shard, key) in (
   select relation, shard, key from {table}
   where document is null and written_at < clock_timestamp() - make_interval(secs => %s)
   limit 10000 for update skip locked)"""
+_START = "-2147483648:"  # below every shard and key
 _FORGET_EVERY = 600.0  # seconds
 # SQLSTATE classes that speak of the values: cardinality, data, constraints, view checks, limits of
 # the program, and what triggers of the table raise.
@@ -132,13 +140,13 @@ class PostgresDownstream(Downstream):
     async def older_than(
         self, relation: str, shard: int | None, version: Version, after: str | None, limit: int
     ) -> Page:
-        after_shard, _, after_key = (after or "").partition(":")
+        after_shard, _, after_key = (after or _START).partition(":")
         rows = await self._execute(
             _OLDER,
             {
                 "relation": relation,
                 "shard": shard,
-                "after_shard": int(after_shard) if after else None,
+                "after_shard": int(after_shard),
                 "after_key": after_key,
                 "version": version.number,
                 "limit": limit,
@@ -162,8 +170,11 @@ class PostgresDownstream(Downstream):
                 await connection.execute(self._statement(_CREATE_INDEX))
         try:
             await connection.execute(self._statement("explain " + _WRITE), _columns([]))
-        except psycopg.errors.InsufficientPrivilege:
-            raise
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise Forbidden(
+                f'table "{self._name}" cannot be written: {error.diag.message_primary}.',
+                hint="The role needs select, insert, update and delete on it.",
+            ) from error
         except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:
             raise Invalid(
                 f'table "{self._name}" cannot take documents: {error.diag.message_primary}.',

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -69,6 +70,10 @@ class TopicDownstream(Downstream):
         compact: bool | None = None,
     ):
         """A topic that is missing is made, compacted unless told otherwise, with one partition."""
+        if not isinstance(topic, str) or not topic:
+            raise Invalid(f"topic is the name of a topic, got {topic!r}.")
+        if partitions is not None and partitions < 1:
+            raise Invalid(f"partitions must be at least 1, got {partitions}.")
         self._dsn = dsn
         self._topic = topic
         self._create = create
@@ -91,10 +96,12 @@ class TopicDownstream(Downstream):
 
     async def close(self) -> None:
         opened, self._opened = self._opened, None
-        if opened is not None:
+        if opened is None:
+            return
+        async with AsyncExitStack() as last:  # whatever fails, the rest is closed too
+            last.push_async_callback(opened.db.close)
+            last.push_async_callback(opened.notifier.close)
             await opened.producer.close()
-            await opened.notifier.close()
-            await opened.db.close()
 
     async def upsert(self, changes: Sequence[Change]) -> Mapping[Change, str]:
         return await self._write(changes)

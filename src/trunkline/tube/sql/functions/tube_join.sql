@@ -6,14 +6,18 @@ returns table (lane int, lanes int, epoch bigint, live_up_to bigint, backfill_up
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   present trunkline.tube := trunkline._tube_row(tube);
+  shares jsonb;
 begin
   if member is null then
     perform trunkline._raise('TL422', 'a member has a name, which may be empty; got NULL.');
   end if;
+  select jsonb_agg(s) into shares
+    from trunkline._party_share(format('tube:%s', present.tube_id),
+           array(select trunkline._tube_resource(present, g) from generate_series(0, present.lanes - 1) g), process, member) s;
+  -- a statement of its own: a hand-over may have waited for an acknowledgement, which this one sees
   return query
     select s.place - 1, present.lanes, s.epoch, trunkline._tube_position(present, s.place - 1, 0), trunkline._tube_position(present, s.place - 1, 1), s.surplus
-      from trunkline._party_share(format('tube:%s', present.tube_id),
-             array(select trunkline._tube_resource(present, g) from generate_series(0, present.lanes - 1) g), process, member) s
+      from jsonb_to_recordset(shares) s (place int, epoch bigint, surplus boolean)
      order by s.place;
 end $$;
 comment on function trunkline.tube_join(text, uuid, text) is 'Take part in working a tube: the lanes that are yours, with epoch and positions.';
