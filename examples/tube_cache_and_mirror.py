@@ -47,7 +47,7 @@ async def prepare(tl: trunkline.Platform) -> None:
 
 async def follow(tl: trunkline.Platform, tube: str, kind: str, **options: str) -> None:
     """Send a table where it is to go: what is in it now, and every change from now on."""
-    await tl.tube.ensure(tube, lanes=2)
+    await tl.tube.ensure(tube)
     await tl.tube.attach(tube, "product")
     await tl.tube.downstream(tube, kind, options)
     await tl.tube.backfill_schedule(tube)

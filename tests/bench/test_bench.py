@@ -71,7 +71,9 @@ def test_the_baseline_claims_exactly_what_there_is(baseline: Baseline, batch: in
 
 
 def test_figures_are_of_all_turns_together() -> None:
-    found = figures([Slice(100, 1.0, [0.001] * 99 + [0.5], 1000), Slice(300, 1.0, [0.002], 3000)])
+    found = figures(
+        [Slice(100, 1.0, [0.001] * 97 + [0.5], 1000), Slice(300, 1.0, [0.002, 0.5], 3000)]
+    )
     assert (found.rate, found.p50_ms, found.p99_ms) == (200, 1.0, 500.0)
     assert found.wal_bytes_per_message == 10
 

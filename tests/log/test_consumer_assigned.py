@@ -280,6 +280,53 @@ async def test_a_transaction_that_dies_between_effect_and_commit_leaves_neither(
         assert await take(consumer, 2) == [1, 2]
 
 
+async def test_a_commit_whose_answer_got_lost_does_not_repeat_the_effect(
+    dsn: str, tl: Platform, proxy: Callable[[str], Proxy]
+) -> None:
+    await execute(dsn, "create table effect (n int)")
+    await execute(
+        dsn,
+        "create function wait() returns trigger language plpgsql as"
+        " 'begin perform pg_advisory_xact_lock(42); return null; end'",
+    )
+    await execute(
+        dsn,
+        "create constraint trigger wait after insert on effect"
+        " deferrable initially deferred for each row execute function wait()",
+    )
+    await fill(tl, 4)
+    wire = proxy(dsn)
+    async with (
+        await psycopg.AsyncConnection.connect(dsn) as gate,
+        trunkline.connect(wire.dsn) as far,
+        far.log.consume("orders", "g", max_messages=2) as consumer,
+    ):
+        await gate.execute("select pg_advisory_xact_lock(42)")
+        batch = await poll(consumer)
+
+        async def handle() -> None:
+            async with far.transaction() as connection:
+                await connection.execute("insert into effect values (1)")
+                await batch.commit(on=connection)
+
+        handling = asyncio.create_task(handle())
+        await eventually(lambda: _waiting(dsn, 1))
+        wire.cut()  # the server is in the middle of the commit, and will finish it
+        with pytest.raises(psycopg.OperationalError):
+            await handling
+        await batch.release()
+        polling = asyncio.create_task(poll(consumer))
+        await eventually(lambda: _waiting(dsn, 2))
+        await gate.rollback()
+        assert numbers(await polling) == [3, 4]
+    assert await execute(dsn, "select n from effect") == [(1,)]
+
+
+async def _waiting(dsn: str, n: int) -> None:
+    waiting = "select from pg_stat_activity where datname = current_database()"
+    assert len(await execute(dsn, f"{waiting} and wait_event_type = 'Lock'")) == n
+
+
 async def test_members_share_the_partitions_and_every_message_is_read_once(tl: Platform) -> None:
     await tl.log.create("many", partitions=5)
     for partition in range(5):

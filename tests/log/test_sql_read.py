@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -41,8 +41,9 @@ from trunkline.log.batches import Codec, decode, pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
 
-    from tests.fixtures.postgres import AnyServer
+    from tests.fixtures.postgres import AnyServer, TwoSessions
     from tests.log.steps import Connect
 
     from trunkline.log.batches import StoredBatch
@@ -427,3 +428,99 @@ def test_a_snapshot_older_than_a_drop_is_told_to_begin_anew(late: Session, look:
                 call(late, "log_offset_at", topic=TOPIC, partition=0, at_time="-infinity")
     late.rollback()
     assert offsets(fetch(late, 4)) == [4, 5, 6]
+
+
+PAUSED = """with gate as materialized (select 0 as zero from (select pg_advisory_xact_lock(1)) x)
+            select {columns} from gate cross join lateral trunkline.{call}"""
+
+
+def paused(two: TwoSessions, call: str, columns: str = "f.*") -> Future[psycopg.Cursor[Any]]:
+    """Send a statement that stops right after its snapshot was taken, before it calls."""
+    two.a.execute("select pg_advisory_lock(1)")
+    two.a.commit()
+    query = PAUSED.format(columns=columns, call=f"{call} f")
+    statement = two.later(two.b, query)
+    two.blocked_by(two.a, two.b)
+    return statement
+
+
+def go_on(two: TwoSessions) -> None:
+    two.a.execute("select pg_advisory_unlock(1)")
+
+
+def drop_everything(session: Session) -> None:
+    """Let every segment leave that was there."""
+    seal(session)
+    call(session, "log_trim", topic=TOPIC, partition=0, before_offset=len(read(session)) + 1)
+    maintain(session)
+
+
+LOOKS = {
+    "log_list()": ("f.messages", 3),
+    "log_groups()": ("f.lag", 3),
+    "log_describe('orders')": ("f.last_offset", 3),
+    "log_verify('orders')": ("f.problem", None),
+    "log_ready('orders', array[gate.zero], array[2::bigint])": ("f", 0),
+    "log_ready('orders', array[gate.zero], array[3::bigint])": ("count(*)", 0),
+    "log_offset_at('orders', gate.zero, '-infinity')": ("f", 4),
+    "log_offset_at('orders', gate.zero, 'infinity')": ("f", 4),
+    "log_seek('orders', 'billing', 'latest', gate.zero)": ("f.from_offset", 4),
+    "log_fetch('orders', gate.zero, 4)": ("count(*)", 0),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_statement_older_than_a_drop_looks_again(
+    session: Session, two: TwoSessions, look: str
+) -> None:
+    create(session)
+    fill(session, 3)
+    join(session, process(session))
+    columns, expected = LOOKS[look]
+    statement = paused(two, look, columns)
+    drop_everything(session)
+    go_on(two)
+    assert statement.result(10).fetchone()[0] == expected
+
+
+@pytest.mark.parametrize("look", ["log_fetch('orders', gate.zero, 1)", "log_read('orders')"])
+def test_a_statement_older_than_a_drop_is_told_the_first_offset(
+    session: Session, two: TwoSessions, look: str
+) -> None:
+    create(session)
+    fill(session, 3)
+    statement = paused(two, look.replace("read('orders')", "read('orders', gate.zero)"))
+    drop_everything(session)
+    go_on(two)
+    with refused("TL410"):
+        statement.result(10)
+
+
+def test_a_statement_older_than_a_compaction_reads_the_copy(
+    session: Session, two: TwoSessions
+) -> None:
+    create(session, compact=True)
+    append(session, b"1", b"2", keys=[b"a", b"a"])
+    statement = paused(two, "log_read('orders', gate.zero)", "f.log_offset")
+    call(session, "log_compact", topic=TOPIC)
+    maintain(session)
+    go_on(two)
+    assert statement.result(10).fetchall() == [(2,)]
+
+
+def test_a_floor_that_rises_during_a_fetch_leaves_no_gap(
+    session: Session, two: TwoSessions
+) -> None:
+    create(session)
+    fill(session, 3)
+    seal(session)
+    fill(session, 3)
+    two.a.execute("lock table trunkline.log_segment")  # stops it between its two looks
+    fetching = two.later(two.b, "select base_offset from trunkline.log_fetch('orders', 0, 1)")
+    two.blocked_by(two.a, two.b)
+    call(two.a, "log_trim", topic=TOPIC, partition=0, before_offset=4)
+    two.a.commit()
+    assert fetching.result(10).fetchall() == []
+    two.b.rollback()
+    with refused("TL410"):
+        fetch(two.b, 1)

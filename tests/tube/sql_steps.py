@@ -11,6 +11,8 @@ import psycopg
 from psycopg import sql
 from tests.fixtures.asking import ask, column
 
+from trunkline.testing import wait_until
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
@@ -82,7 +84,13 @@ grant usage on schema public to public;
 
 def swept(session: Session) -> Session:
     """Remove what an earlier test left."""
+    session.execute("set lock_timeout = '5s'")
+    for gid in column(
+        session, "select gid from pg_prepared_xacts where database = current_database()"
+    ):
+        session.execute(sql.SQL("rollback prepared {}").format(gid))
     session.execute(SWEEP)
+    session.execute("reset lock_timeout")
     return session
 
 
@@ -229,11 +237,15 @@ def step(session: Session, backfill: int) -> bool:
 
 
 def finish(session: Session, backfill: int) -> None:
-    """Step until it is done."""
-    for _ in range(1_000):
-        if not step(session, backfill):
-            break
-    assert status(session, backfill)["status"] == "done"
+    """Step until it is done; vacuum, too, may hold a transaction open for a moment."""
+    while step(session, backfill):
+        pass
+
+    def done() -> bool:
+        step(session, backfill)
+        return bool(status(session, backfill)["status"] == "done")
+
+    wait_until(done)
 
 
 def status(session: Session, backfill: int) -> dict[str, Any]:

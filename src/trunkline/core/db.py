@@ -127,7 +127,8 @@ class AsyncDb:
             return await psycopg.AsyncConnection.connect(self.dsn, **self._arguments)
 
     async def close(self) -> None:
-        """Close the pool; safe to call twice."""
+        """Close the pool for good; safe to call twice."""
+        self._opened = True  # or the next call would open it
         await self._pool.close()
 
 
@@ -197,7 +198,8 @@ class Db:
             yield connection
 
     def close(self) -> None:
-        """Close the pool; safe to call twice."""
+        """Close the pool for good; safe to call twice."""
+        self._opened = True  # or the next call would open it
         self._pool.close()
 
 

@@ -318,12 +318,20 @@ class Share:
     incarnation: int | None = None
     rows: deque[StoredBatch | DecodedBatch] = field(default_factory=deque)
     maybe_ready: bool = True
+    in_doubt: bool = False
     surplus_since: float | None = None
 
     @property
     def settled(self) -> bool:
         """Nothing that was handed out waits for its commit."""
         return self.done >= self.next_offset - 1
+
+    def rewind(self, offset: int) -> None:
+        """Go on from another offset."""
+        self.next_offset = offset
+        self.rows.clear()
+        self.incarnation = None
+        self.maybe_ready = True
 
 
 class AssignedConsumer(Consumer):
@@ -347,6 +355,8 @@ class AssignedConsumer(Consumer):
 
     async def _next_of(self, topic: Topic) -> Batch | None:
         news = self._group_news
+        for share in [share for share in self._shares.values() if share.in_doubt]:
+            await self._resolve(share)
         if time.monotonic() >= self._rejoin_at or (news and news.woken and await news.wait(0)):
             await self._rejoin()
         batch = await self._next_ready()
@@ -363,6 +373,19 @@ class AssignedConsumer(Consumer):
                     share.maybe_ready = True
             batch = await self._next_ready()
         return batch
+
+    async def _resolve(self, share: Share) -> None:
+        """Before something is delivered again: wait for the outcome of a commit under way.
+
+        The transaction that it was part of may have committed although its answer got lost, or may
+        be about to. A commit of nothing waits for it; then the position is asked for.
+        """
+        self._rejoin_at = 0.0
+        with suppress(LeaseLost):
+            await self._reader.db.run(
+                calls.commit(self.topic, self.group, share.partition, share.epoch, 0)
+            )
+        share.in_doubt = False
 
     def _readable(self) -> list[Share]:
         return [share for share in self._shares.values() if share.surplus_since is None]
@@ -450,6 +473,9 @@ class AssignedConsumer(Consumer):
             if share is None or share.epoch != row.epoch:
                 share = Share(partition, row.epoch, row.up_to + 1, row.up_to)
                 self._shares[partition] = share
+            elif row.up_to >= share.next_offset:  # released, and yet committed
+                share.done = max(share.done, row.up_to)
+                share.rewind(row.up_to + 1)
             if not row.surplus:
                 share.surplus_since = None
             elif share.surplus_since is None:
@@ -521,10 +547,8 @@ class AssignedConsumer(Consumer):
     async def release(self, batch: Batch, reason: str | None, retry_after: float) -> None:
         share = None if self._reader.at_most_once else self._share_of(batch)
         if share is not None and batch.first_offset < share.next_offset:
-            share.next_offset = batch.first_offset
-            share.rows.clear()
-            share.incarnation = None
-            share.maybe_ready = True
+            share.rewind(batch.first_offset)
+            share.in_doubt = True
 
     async def extend(self, batch: Batch, deadline: timedelta) -> None:
         """Nothing to extend: the lease of the process is what counts."""

@@ -38,6 +38,11 @@ class Pending:
         attachment, shard, key = self.id
         return Touch(attachment, self.relation, shard, key, self.op, self.payload)
 
+    def heed(self, later: Pending) -> None:
+        """Of several touches the last live one tells operation and payload, else the last."""
+        if later.priority <= self.priority:
+            self.op, self.payload = later.op, later.payload
+
 
 class LaneQueue:
     """Keys of one lane between reading and acknowledging."""
@@ -51,6 +56,7 @@ class LaneQueue:
         self._delayed: dict[KeyId, Pending] = {}
         self._due: list[tuple[float, int, KeyId]] = []
         self._number = count()
+        self._backfill_credit = 0.0
 
     def __len__(self) -> int:
         waiting = len(self._waiting[LIVE]) + len(self._waiting[BACKFILL])
@@ -67,45 +73,34 @@ class LaneQueue:
             self._open[priority][entry.up_to] = 1
         elif entry.keys:
             self._open[priority][entry.up_to] = 0
-            self.extend(
-                (priority, entry.up_to),
-                (KeyId(entry.attachment or 0, entry.shard, key) for key in entry.keys),
-                relation=entry.relation,
-                op=entry.op,
-                payload=entry.payload,
-            )
+            for key in dict.fromkeys(entry.keys):
+                key_id = KeyId(entry.attachment or 0, entry.shard, key)
+                told = Pending(key_id, entry.relation, entry.op, entry.payload, priority)
+                self._ask((priority, entry.up_to), told).heed(told)
 
     def extend(
-        self,
-        place: Place,
-        ids: Iterable[KeyId],
-        *,
-        relation: str | None,
-        op: str,
-        payload: Any = None,
+        self, place: Place, ids: Iterable[KeyId], *, relation: str | None, op: str
     ) -> None:
-        """Queue further keys for an entry that is open."""
-        priority, position = place
+        """Queue further keys for an entry that is open; what touched them before tells more."""
         for key in dict.fromkeys(ids):
-            self._open[priority][position] += 1
-            pending = self._queued(key) or self._enqueue(
-                Pending(key, relation, op, payload, priority)
-            )
-            pending.places.append(place)
-            if priority < pending.priority:
-                self._hasten(pending)
+            self._ask(place, Pending(key, relation, op, None, place[0]))
 
     def settle(self, place: Place) -> None:
         """Nothing more will be queued for a control entry."""
         self._close(place)
 
     def take(self, most: int, *, backfill_share: float) -> list[Pending]:
-        """Put keys in flight: live ones first, with a share kept for backfill."""
-        reserved = min(len(self._waiting[BACKFILL]), max(1, int(most * backfill_share)))
-        taken = self._first(LIVE, most - reserved)
-        taken += self._first(BACKFILL, most - len(taken))
-        taken += self._first(LIVE, most - len(taken))
-        return taken
+        """Put keys in flight: live ones first, with a share kept for backfill.
+
+        Parts of a key that the share comes to are kept for the next time, so that small batches
+        are shared as large ones are.
+        """
+        waiting = len(self._waiting[BACKFILL])
+        credit = self._backfill_credit + most * backfill_share if waiting else 0.0
+        live = self._first(LIVE, most - min(waiting, int(credit + 1e-9)))
+        backfill = self._first(BACKFILL, most - len(live))
+        self._backfill_credit = max(0.0, credit - len(backfill))
+        return live + backfill
 
     def done(self, pending: Pending) -> None:
         """A key was delivered, or set aside."""
@@ -120,6 +115,7 @@ class LaneQueue:
         del self._flying[pending.id]
         if again := self._again.pop(pending.id, None):
             pending.places += again.places
+            pending.heed(again)
             pending.priority = min(pending.priority, again.priority)
         self._delayed[pending.id] = pending
         heapq.heappush(self._due, (retry_at, next(self._number), pending.id))
@@ -140,14 +136,20 @@ class LaneQueue:
         first = next(iter(self._open[priority]), None)
         return self.read_up_to[priority] if first is None else first - 1
 
-    def _queued(self, key: KeyId) -> Pending | None:
+    def _ask(self, place: Place, wanted: Pending) -> Pending:
+        """Queue a key, or join it where it is queued already."""
+        priority, position = place
+        self._open[priority][position] += 1
+        pending = self._queued(wanted) or self._enqueue(wanted)
+        pending.places.append(place)
+        if priority < pending.priority:
+            self._hasten(pending)
+        return pending
+
+    def _queued(self, wanted: Pending) -> Pending | None:
+        key = wanted.id
         if key in self._flying:
-            if key not in self._again:
-                flying = self._flying[key]
-                self._again[key] = Pending(
-                    key, flying.relation, flying.op, flying.payload, BACKFILL
-                )
-            return self._again[key]
+            return self._again.setdefault(key, wanted)
         return self._waiting[LIVE].get(key) or self._waiting[BACKFILL].get(
             key, self._delayed.get(key)
         )

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from trunkline.log import calls
 from trunkline.log.batches import Codec, pack
-from trunkline.log.bench.measure import Row, Target, calling, compare
+from trunkline.log.bench.measure import (
+    Contender,
+    Row,
+    Target,
+    calling,
+    compare,
+    compare_all,
+)
 from trunkline.log.bench.messages import make_keys, make_messages
 from trunkline.log.bench.writers import Plan, start_writers
 
@@ -21,32 +28,17 @@ async def append(lab: Lab) -> AsyncGenerator[Row]:
     """Batches of 500 from one writer, of 5000 from two processes, small and large messages."""
     small, large = make_messages(500, size=100), make_messages(500, size=1024)
     one = "100 B, batch 500, one writer"
-    yield await compare(
-        lab,
-        "append",
-        f"{one}, bare",
-        ours=_bare(lab, small, Codec.NONE),
-        baseline=_baseline(lab, small),
-        target=Target(at_least=3),
-    )
-    yield await compare(
-        lab,
-        "append",
-        f"{one}, bare, zstd",
-        ours=_bare(lab, small, Codec.ZSTD),
-        baseline=_baseline(lab, small),
-        target=None,
-    )
-    yield await compare(
-        lab,
-        "append",
-        f"{one}, keys, idempotent producer",
-        ours=_keyed(lab, small, make_keys(500)),
-        baseline=_baseline(lab, small),
-        target=Target(at_least=2.3),
-    )
-    for codec, enough in (("zstd", 6), ("none", 4)):
-        yield await _two_writers(lab, codec, Target(at_least=enough))
+    contenders = {
+        f"{one}, bare": Contender(_bare(lab, small, Codec.NONE), Target(at_least=3)),
+        f"{one}, bare, zstd": Contender(_bare(lab, small, Codec.ZSTD)),
+        f"{one}, keys, idempotent": Contender(
+            _producer(lab, small, make_keys(500)), Target(at_least=2.3)
+        ),
+    }
+    for row in await compare_all(lab, "append", contenders, baseline=_baseline(lab, small)):
+        yield row
+    for row in await _two_writers(lab):
+        yield row
     yield await compare(
         lab,
         "append",
@@ -60,22 +52,12 @@ async def append(lab: Lab) -> AsyncGenerator[Row]:
 async def single(lab: Lab) -> AsyncGenerator[Row]:
     """One message per call: mostly the price of a commit."""
     messages = make_messages(1, size=100)
-    yield await compare(
-        lab,
-        "single",
-        "100 B, one message per call, blocking",
-        ours=_bare(lab, messages, Codec.NONE),
-        baseline=_baseline(lab, messages),
-        target=None,
-    )
-    yield await compare(
-        lab,
-        "single",
-        "100 B, one message per call, log.append",
-        ours=_keyed(lab, messages, None),
-        baseline=_baseline(lab, messages),
-        target=None,
-    )
+    contenders = {
+        "100 B, one message per call, blocking": Contender(_bare(lab, messages, Codec.NONE)),
+        "100 B, one message per call, log.append": Contender(_producer(lab, messages, None)),
+    }
+    for row in await compare_all(lab, "single", contenders, baseline=_baseline(lab, messages)):
+        yield row
 
 
 def _bare(lab: Lab, messages: list[bytes], codec: Codec) -> Side:
@@ -89,7 +71,7 @@ def _bare(lab: Lab, messages: list[bytes], codec: Codec) -> Side:
     return calling(work)
 
 
-def _keyed(lab: Lab, messages: list[bytes], keys: list[bytes] | None) -> Side:
+def _producer(lab: Lab, messages: list[bytes], keys: list[bytes] | None) -> Side:
     """What `Log.append` does: a producer whose repeats are stored once."""
     topic = lab.create("keyed")
 
@@ -107,14 +89,12 @@ def _baseline(lab: Lab, messages: list[bytes]) -> Side:
     return calling(work)
 
 
-async def _two_writers(lab: Lab, codec: str, target: Target) -> Row:
-    plan = Plan(lab.dsn, lab.create(f"writers-{codec}"), batch=5000, size=100, codec=codec)
-    with start_writers(plan, n=2) as writers:
-        return await compare(
-            lab,
-            "append",
-            f"100 B, batch 5000, two writers, {codec}",
-            ours=writers.side("ours"),
-            baseline=writers.side("baseline"),
-            target=target,
-        )
+async def _two_writers(lab: Lab) -> list[Row]:
+    targets = {"zstd": Target(at_least=6), "none": Target(at_least=4)}
+    topics = {codec: lab.create(f"writers-{codec}") for codec in targets}
+    with start_writers(Plan(lab.dsn, topics, batch=5000, size=100), n=2) as writers:
+        contenders = {
+            f"100 B, batch 5000, two writers, {codec}": Contender(writers.side(codec), target)
+            for codec, target in targets.items()
+        }
+        return await compare_all(lab, "append", contenders, baseline=writers.side("baseline"))

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from trunkline.log import calls
 from trunkline.log.batches import pack
-from trunkline.log.bench.measure import Row, Slice, Target, figures, interleave, ratio
+from trunkline.log.bench.measure import Contender, Row, Slice, Target, compare_all
 from trunkline.log.bench.messages import make_messages
 
 if TYPE_CHECKING:
@@ -27,24 +27,20 @@ async def consume(lab: Lab) -> AsyncGenerator[Row]:
     """All of a backlog, by an assigned consumer and by shared claims."""
     backlog = 20_000 if lab.quick else 200_000
     topic = _fill(lab, backlog)
-    sides = {
-        "baseline": _baseline(lab, backlog),
-        "assigned, values": _ours(lab, topic, backlog, "assigned", lambda batch: batch.values),
-        "shared, values": _ours(lab, topic, backlog, "shared", lambda batch: batch.values),
-        "assigned, messages": _ours(lab, topic, backlog, "assigned", lambda batch: batch.messages),
-        "assigned, Arrow": _ours(lab, topic, backlog, "assigned", lambda batch: batch.to_arrow()),
+
+    def ours(mode: str, take: Callable[[Batch], Any]) -> Side:
+        return _ours(lab, topic, backlog, mode, take)
+
+    ranges, enough = f"100 B, ranges of {_RANGE}", Target(at_least=5)
+    contenders = {
+        f"{ranges}, assigned, values": Contender(ours("assigned", lambda b: b.values), enough),
+        f"{ranges}, shared, values": Contender(ours("shared", lambda b: b.values), enough),
+        f"{ranges}, assigned, Arrow": Contender(ours("assigned", lambda b: b.to_arrow()), enough),
+        f"{ranges}, assigned, messages": Contender(ours("assigned", lambda b: b.messages)),
     }
-    found = await interleave(lab, sides)
-    for name in list(sides)[1:]:
-        yield Row(
-            "consume",
-            f"100 B, ranges of {_RANGE}, {name}",
-            ratio(found[name], found["baseline"]),
-            target=Target(at_least=5) if name.endswith("values") else None,
-            ours=figures(found[name]),
-            baseline=figures(found["baseline"]),
-            runs=lab.runs,
-        )
+    found = await compare_all(lab, "consume", contenders, baseline=_baseline(lab, backlog))
+    for row in found:
+        yield row
 
 
 def _fill(lab: Lab, backlog: int) -> str:

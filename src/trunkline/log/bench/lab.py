@@ -49,7 +49,7 @@ class Lab:
     @property
     def seconds(self) -> float:
         """How long a turn lasts."""
-        return 0.1 if self.quick else 0.5
+        return 0.05 if self.quick else 0.5
 
     def create(self, name: str, **settings: Any) -> str:
         """A new topic; its full name."""

@@ -144,17 +144,37 @@ def percentile(ascending: Sequence[float], share: float) -> float:
     return round(1000 * ascending[place], 3)
 
 
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One of ours, and how much faster than the baseline it should be."""
+
+    side: Side
+    target: Target | None = None
+
+
 async def compare(
     lab: Lab, cell: str, case: str, *, ours: Side, baseline: Side, target: Target | None
 ) -> Row:
     """A row that says how much faster we are."""
-    found = await interleave(lab, {"ours": ours, "baseline": baseline})
-    return Row(
-        cell,
-        case,
-        ratio(found["ours"], found["baseline"]),
-        target=target,
-        ours=figures(found["ours"]),
-        baseline=figures(found["baseline"]),
-        runs=lab.runs,
-    )
+    (row,) = await compare_all(lab, cell, {case: Contender(ours, target)}, baseline=baseline)
+    return row
+
+
+async def compare_all(
+    lab: Lab, cell: str, contenders: Mapping[str, Contender], *, baseline: Side
+) -> list[Row]:
+    """A row for each of ours; all take turns with the one baseline."""
+    sides = {case: contender.side for case, contender in contenders.items()}
+    found = await interleave(lab, {"": baseline, **sides})
+    return [
+        Row(
+            cell,
+            case,
+            ratio(found[case], found[""]),
+            target=contender.target,
+            ours=figures(found[case]),
+            baseline=figures(found[""]),
+            runs=lab.runs,
+        )
+        for case, contender in contenders.items()
+    ]

@@ -25,10 +25,10 @@ class Plan:
     """What each writer appends."""
 
     dsn: str
-    topic: str
+    topics: dict[str, str]
+    """By codec."""
     batch: int
     size: int
-    codec: str
 
 
 @contextmanager
@@ -59,7 +59,7 @@ class Writers:
         self._pipes = pipes
 
     def side(self, name: str) -> Side:
-        """All writers at once, writing for one of the designs."""
+        """All writers at once: for the baseline, or for us with a codec."""
 
         async def side(seconds: float) -> Slice:
             for pipe in self._pipes:
@@ -83,14 +83,18 @@ async def _serve(pipe: Connection[Any, Any], plan: Plan, number: int) -> None:
     baseline = Baseline(plan.dsn)
     async with open_log(plan.dsn) as log:
 
-        async def ours() -> int:
-            await log.append(plan.topic, messages, partition=0, codec=plan.codec)
-            return plan.batch
+        def ours(topic: str, codec: str) -> Side:
+            async def work() -> int:
+                await log.append(topic, messages, codec=codec)
+                return plan.batch
+
+            return calling(work)
 
         async def theirs() -> int:
             return baseline.append(messages)
 
-        sides = {"ours": calling(ours), "baseline": calling(theirs)}
+        sides = {codec: ours(topic, codec) for codec, topic in plan.topics.items()}
+        sides["baseline"] = calling(theirs)
         while (turn := pipe.recv()) is not None:
             name, seconds = turn
             pipe.send(await sides[name](seconds))

@@ -92,7 +92,7 @@ create table trunkline.tube_backfill (
   keys_estimate bigint not null,
   start_incarnation int not null,
   start_lsn pg_lsn not null,
-  start_snapshot pg_snapshot not null,
+  start_xid xid8 not null,
   started_at timestamptz not null default clock_timestamp(),
   stepped_at timestamptz,
   finished_at timestamptz,

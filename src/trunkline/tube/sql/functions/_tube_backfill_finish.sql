@@ -4,13 +4,13 @@ create or replace function trunkline._tube_backfill_finish(work trunkline.tube_b
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   attached trunkline.tube_table := trunkline._tube_attachment(work.attachment);
-  beyond xid8 := pg_snapshot_xmax(work.start_snapshot);
 begin
-  if pg_snapshot_xmin(pg_current_snapshot()) < beyond then
+  -- not the xmax of a snapshot: the newest of the open transactions is not below it
+  if pg_snapshot_xmin(pg_current_snapshot()) <= work.start_xid then
     -- xids of sessions have 32 bits: those that are in this snapshot and older than the start are meant
     update trunkline.tube_backfill b set stepped_at = clock_timestamp(), waits_for = coalesce((
       select string_agg(w.name, ', ') from (
-        select (x.x::text::numeric % 4294967296)::text as xid from pg_snapshot_xip(pg_current_snapshot()) x where x.x < beyond) open_one
+        select (x.x::text::numeric % 4294967296)::text as xid from pg_snapshot_xip(pg_current_snapshot()) x where x.x < work.start_xid) open_one
         join lateral (
           select format('pid %s (%s, open for %s)', a.pid, concat_ws(' ', a.usename, nullif(a.application_name, '')), date_trunc('second', clock_timestamp() - a.xact_start)) as name
             from pg_stat_activity a where a.backend_xid::text = open_one.xid

@@ -22,10 +22,10 @@ begin
       select from pg_attribute c where c.attrelid = attached.relation and c.attname = order_by and c.attnum > 0 and not c.attisdropped and c.attnotnull) then
       perform trunkline._raise('TL422', format('table %s has no column "%s" that is not null.', attached.relation, order_by), 'Order by a column that is not null, best one with an index.');
     end if;
-    insert into trunkline.tube_backfill as b (attachment, status, order_by, chunk, throttle, keys_estimate, start_incarnation, start_lsn, start_snapshot)
+    insert into trunkline.tube_backfill as b (attachment, status, order_by, chunk, throttle, keys_estimate, start_incarnation, start_lsn, start_xid)
     select attached.attachment, 'running', tube_backfill_schedule.order_by, tube_backfill_schedule.chunk, tube_backfill_schedule.throttle,
            greatest((select sum(c.reltuples) from pg_class c where c.oid in (select t.relid from pg_partition_tree(attached.relation) t union select attached.relation)), 0),
-           (trunkline._incarnation_row()).incarnation, pg_current_wal_insert_lsn(), pg_current_snapshot()
+           (trunkline._incarnation_row()).incarnation, pg_current_wal_insert_lsn(), pg_current_xact_id()
     on conflict (attachment) where status in ('running', 'paused', 'finishing') do nothing
     returning b.* into active;
     if found then
