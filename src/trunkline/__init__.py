@@ -25,28 +25,36 @@ if TYPE_CHECKING:
         Unavailable,
         UnsupportedCodec,
     )
-    from trunkline.log.models import Appended, Delivery, Message, Mode, Outgoing
+    from trunkline.log.client import Log
+    from trunkline.log.consumer import Batch, Consumer
+    from trunkline.log.models import Appended, Delivery, Message, Mode, Outgoing, Topic
+    from trunkline.log.producer import Producer
     from trunkline.platform import Platform, SyncPlatform, connect, connect_sync
 
 __all__ = [
     "Appended",
     "BadRequest",
+    "Batch",
     "Conflict",
+    "Consumer",
     "DatabaseError",
     "Delivery",
     "Forbidden",
     "Invalid",
     "LeaseLost",
+    "Log",
     "Message",
     "Mode",
     "NotFound",
     "Outgoing",
     "Platform",
     "PositionTrimmed",
+    "Producer",
     "SchemaMismatch",
     "SyncPlatform",
     "TooLarge",
     "TooMany",
+    "Topic",
     "TrunklineError",
     "Unavailable",
     "UnsupportedCodec",
@@ -55,7 +63,12 @@ __all__ = [
     "connect_sync",
 ]
 
-_HOMES = ("trunkline.core.errors", "trunkline.log.models", "trunkline.platform")
+_HOMES = (
+    "trunkline.core.errors",
+    "trunkline.log.models",
+    "trunkline.log.client",
+    "trunkline.platform",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -81,6 +82,7 @@ class SyncPlatform:
         self.db = Db(target.dsn, prepare=settings.prepare, connect_timeout=settings.connect_timeout)
         self._portal = Portal()
         self._closed = False
+        atexit.register(self.close)
 
         async def make() -> Platform:
             return Platform(target, settings, name=name)
@@ -105,6 +107,7 @@ class SyncPlatform:
         if self._closed:
             return
         self._closed = True
+        atexit.unregister(self.close)
         try:
             self._portal.call(self._platform.close())
         finally:
@@ -169,6 +172,8 @@ def _open(dsn: str | None, settings: Settings, *, install: bool | None) -> Targe
     try:
         if install or (install is None and target.server is not None):
             migrate.install(target.dsn)
+        else:
+            migrate.check(target.dsn)
     except BaseException:
         target.close()
         raise

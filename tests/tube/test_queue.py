@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 import pytest
@@ -42,21 +43,24 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue = LaneQueue(0, 0)
         self.position = 0
         self.time = 0.0
-        self.owed: dict[tuple[int, int], set[str]] = {}
-        """Keys of each entry that were not delivered after it came."""
+        self.owed: dict[int, tuple[tuple[int, int], str]] = {}
+        """What was asked for and not delivered since: place and key."""
+        self.asked = count()
         self.controls: set[tuple[int, int]] = set()
-        self.flying: dict[str, tuple[Pending, set[tuple[int, int]]]] = {}
-        """Keys in flight, and the entries that the delivery will satisfy."""
+        self.flying: dict[str, tuple[Pending, set[int]]] = {}
+        """Keys in flight, and what their delivery will satisfy."""
         self.delayed: dict[str, float] = {}
-        self.deliveries: dict[str, int] = {}
         self.floor = [0, 0]
+
+    def ask(self, place: tuple[int, int], keys: list[str]) -> None:
+        self.owed.update({next(self.asked): (place, key) for key in dict.fromkeys(keys)})
 
     @rule(priority=PRIORITIES, keys=st.lists(KEYS, max_size=6))
     def come(self, priority: int, keys: list[str]) -> None:
         self.position += 1
         self.queue.add(priority, entry(self.position, *keys))
         self.queue.read_up_to[priority] = self.position
-        self.owed[priority, self.position] = set(keys)
+        self.ask((priority, self.position), keys)
 
     @rule(priority=PRIORITIES)
     def come_control(self, priority: int) -> None:
@@ -64,14 +68,13 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.add(priority, entry(self.position, control="truncate"))
         self.queue.read_up_to[priority] = self.position
         self.controls.add((priority, self.position))
-        self.owed[priority, self.position] = set()
 
     @precondition(lambda self: self.controls)
     @rule(data=st.data(), keys=st.lists(KEYS, max_size=4))
     def extend(self, data: st.DataObject, keys: list[str]) -> None:
         place = data.draw(st.sampled_from(sorted(self.controls)))
         self.queue.extend(place, [KeyId(1, 0, key) for key in keys], relation="orders", op="D")
-        self.owed[place] |= set(keys)
+        self.ask(place, keys)
 
     @precondition(lambda self: self.controls)
     @rule(data=st.data())
@@ -89,11 +92,11 @@ class QueueMachine(RuleBasedStateMachine):
             assert key not in self.flying, "one key in flight twice"
             assert self.delayed.get(key, 0.0) <= self.time, "before its time"
             self.delayed.pop(key, None)
-            wants = {place for place, keys in self.owed.items() if key in keys}
+            wants = {ask for ask, (_, wanted) in self.owed.items() if wanted == key}
             assert wants, "nobody asked for it"
             self.flying[key] = (pending, wants)
         if len(taken) < most:
-            waiting = {key for keys in self.owed.values() for key in keys}
+            waiting = {key for _, key in self.owed.values()}
             assert waiting <= self.flying.keys() | self.delayed.keys(), "left behind"
 
     @precondition(lambda self: self.flying)
@@ -102,8 +105,8 @@ class QueueMachine(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(sorted(self.flying)))
         pending, satisfied = self.flying.pop(key)
         self.queue.done(pending)
-        for place in satisfied:
-            self.owed[place].discard(key)
+        for ask in satisfied:
+            del self.owed[ask]
 
     @precondition(lambda self: self.flying)
     @rule(data=st.data(), wait=st.integers(0, 3))
@@ -121,11 +124,8 @@ class QueueMachine(RuleBasedStateMachine):
             del self.delayed[key]
 
     def undone(self, priority: int) -> list[int]:
-        return sorted(
-            position
-            for (kind, position), keys in self.owed.items()
-            if kind == priority and (keys or (kind, position) in self.controls)
-        )
+        places = self.controls | {place for place, _ in self.owed.values()}
+        return sorted(position for kind, position in places if kind == priority)
 
     @invariant()
     def the_watermark_is_right_below_the_first_undone_entry(self) -> None:
@@ -139,7 +139,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_length_counts_every_key_once(self) -> None:
-        wanted = {key for keys in self.owed.values() for key in keys}
+        wanted = {key for _, key in self.owed.values()}
         assert len(self.queue) == len(wanted)
         assert self.queue.in_flight == len(self.flying)
         due = self.queue.next_due()

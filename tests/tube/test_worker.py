@@ -12,7 +12,7 @@ import pytest
 import trunkline
 from trunkline.core.errors import Unavailable
 from trunkline.testing import eventually
-from trunkline.tube.downstreams.base import Downstream
+from trunkline.tube.downstreams.base import Downstream, Page
 from trunkline.tube.services import TubeRunner
 from trunkline.tube.worker import Pace, Worker
 
@@ -47,12 +47,13 @@ class Shelf(Downstream):
 
     async def older_than(
         self, relation: str, shard: int | None, version: Version, after: str | None, limit: int
-    ) -> Any:
-        return sorted(
+    ) -> Page:
+        old = sorted(
             (place, key)
             for (place, key), (document, stored) in self.documents.items()
             if document is not None and stored < version
         )
+        return Page(old, None)
 
     @property
     def keys(self) -> list[str]:

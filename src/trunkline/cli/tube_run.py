@@ -157,10 +157,10 @@ def bench(
     """Measure capture and delivery against bare tables, in one run."""
     import json
 
-    from trunkline.tube import bench as measure
+    from trunkline.tube.bench import run
 
     with invocation.session() as session:
-        typer.echo(json.dumps(measure.run(session.dsn, quick=quick), indent=2))
+        typer.echo(json.dumps(run(session.dsn, quick=quick), indent=2))
 
 
 def _work(session: Session, tube: str) -> None:

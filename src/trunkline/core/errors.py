@@ -166,7 +166,10 @@ def from_database(error: psycopg.Error) -> TrunklineError:
     if state == "42501":
         return Forbidden(message, hint=hint or "Grant trunkline_reader, _writer or _admin.")
     if state in _MISSING_SCHEMA and "trunkline" in message:
-        return SchemaMismatch(message, hint="Run: trunkline db install")
+        types = "Check the types of the arguments. " if state == "42883" else ""
+        return SchemaMismatch(
+            message, hint=f"{types}If the schema is missing or old, run: trunkline db install"
+        )
     return DatabaseError(message, sqlstate=state, hint=hint)
 
 

@@ -89,6 +89,17 @@ def plan(dsn: str) -> Plan:
         return _plan(connection)
 
 
+def check(dsn: str) -> None:
+    """That the server answers and has the schema, said at once and clearly when it is not so."""
+    with _session(dsn) as connection:
+        row = connection.execute("select to_regclass('trunkline.migration') is not null").fetchone()
+        if not (row and row[0]):
+            raise SchemaMismatch(
+                "the database has no schema trunkline.",
+                hint="Run: trunkline db install, or connect with install=True.",
+            )
+
+
 def install(dsn: str) -> Plan:
     """Bring the database to the code's schema; returns what was applied."""
     with _session(dsn) as connection, connection.transaction():

@@ -73,6 +73,9 @@ class Settings(BaseSettings):
     @classmethod
     def load(cls, **explicit: Any) -> Settings:
         """Read the environment; a value that makes no sense is a `BadRequest` with its name."""
+        if unknown := sorted(set(explicit) - set(cls.model_fields)):
+            known = ", ".join(sorted(cls.model_fields))
+            raise BadRequest(f'there is no setting "{unknown[0]}".', hint=f"There are: {known}.")
         try:
             return cls(**explicit)
         except ValidationError as error:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core.calls import Call, many, nothing, one, scalar
+from trunkline.core.errors import Invalid, NotFound
 from trunkline.log.batches import PackedBatch, StoredBatch
 from trunkline.log.models import (
     Assignment,
@@ -172,6 +173,25 @@ def offset_at(topic: str, partition: int, at_time: datetime) -> Call[int]:
         scalar,
         safe_to_repeat=True,
     )
+
+
+def place(topic: str, partition: int, start: Start) -> Call[int]:
+    """The offset that a start means in a partition."""
+    if isinstance(start, datetime):
+        return offset_at(topic, partition, start)
+
+    def offset(rows: list[dict[str, Any]]) -> int:
+        for row in rows:
+            if row["partition"] == partition:
+                first, last = int(row["first_offset"]), int(row["last_offset"])
+                return first if start == "earliest" else last + 1
+        raise NotFound(
+            f'topic "{topic}" has partitions 0 to {len(rows) - 1}, asked for {partition}.'
+        )
+
+    if start not in ("earliest", "latest"):
+        raise Invalid(f'a start is earliest, latest, an offset or a time, got "{start}".')
+    return Call("log_describe", {"topic": topic}, offset, safe_to_repeat=True)
 
 
 def ready(topic: str, partitions: Sequence[int], up_to: Sequence[int]) -> Call[list[int]]:

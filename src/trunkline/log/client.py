@@ -172,11 +172,13 @@ class Log(AsyncFace):
         topic: str,
         partition: int = 0,
         *,
-        start: int = 1,
+        start: Start = "earliest",
         limit: int | None = None,
         fetch_bytes: int = 4 << 20,
     ) -> AsyncIterator[Message]:
-        """The messages of a partition from an offset on, up to what is there now; no group."""
+        """The messages of one partition from a start on, up to what is there now; no group."""
+        if not isinstance(start, int):
+            start = await self._db.run(calls.place(topic, partition, start))
         reading = Reading(topic, partition, start, limit, fetch_bytes)
         while call := reading.next_call():
             for row in await self._db.run(call):
@@ -257,11 +259,13 @@ class SyncLog(SyncFace):
         topic: str,
         partition: int = 0,
         *,
-        start: int = 1,
+        start: Start = "earliest",
         limit: int | None = None,
         fetch_bytes: int = 4 << 20,
     ) -> Iterator[Message]:
         """As `Log.read`."""
+        if not isinstance(start, int):
+            start = self._db.run(calls.place(topic, partition, start))
         reading = Reading(topic, partition, start, limit, fetch_bytes)
         while call := reading.next_call():
             for row in self._db.run(call):

@@ -78,9 +78,7 @@ class LaneQueue:
                 told = Pending(key_id, entry.relation, entry.op, entry.payload, priority)
                 self._ask((priority, entry.up_to), told).heed(told)
 
-    def extend(
-        self, place: Place, ids: Iterable[KeyId], *, relation: str | None, op: str
-    ) -> None:
+    def extend(self, place: Place, ids: Iterable[KeyId], *, relation: str | None, op: str) -> None:
         """Queue further keys for an entry that is open; what touched them before tells more."""
         for key in dict.fromkeys(ids):
             self._ask(place, Pending(key, relation, op, None, place[0]))

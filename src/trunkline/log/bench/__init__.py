@@ -58,7 +58,8 @@ def run(
     """Measure all cells, or those that ``only`` names (``"append,consume"``).
 
     The schema must be installed. Topics called ``bench.*`` and the schema ``bench_seed`` are made
-    and removed again. ``quick`` shows that it works, ``full`` takes hours and gigabytes.
+    and removed again. ``quick`` shows that it works, ``full`` takes hours and gigabytes. Other
+    capabilities pass ``cells`` of their own.
     """
     names = list(cells) if only is None else [name.strip() for name in only.split(",")]
     if unknown := [name for name in names if name not in cells]:

@@ -1,4 +1,4 @@
-/* A duty of maintain(): seal one segment that is large or old enough.  Returns whether there may be more. */
+/* A duty of maintain(): seal one segment that is large or old enough, or as old as its topic keeps messages.  Returns whether there may be more. */
 create or replace function trunkline.log_segments_seal()
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -7,8 +7,8 @@ declare
   full_one record;
 begin
   for full_one in
-    select p.topic_id, p.partition from trunkline.log_partition p
-     where trunkline._log_first_at(p.segment_id) < clock_timestamp() - age
+    select p.topic_id, p.partition from trunkline.log_partition p join trunkline.log_topic t using (topic_id)
+     where trunkline._log_first_at(p.segment_id) < clock_timestamp() - least(age, t.retention)
         or trunkline._log_tail(p) >= p.segment_first and pg_total_relation_size(to_regclass('trunkline.log_segment_' || p.segment_id)) >= size
   loop
     if trunkline._log_roll(full_one.topic_id, full_one.partition) then
