@@ -61,7 +61,7 @@ async def test_it_is_renewed_before_it_ends_however_short_the_ttl_is(
     first = await expiry(db)
 
     async def renewed() -> None:
-        assert await rows(db, "select from trunkline.lease_list() where not living") == []
+        assert await rows(db, "select name from trunkline.lease_list() where not living") == []
         assert (await expiry(db)) > first
 
     await eventually(renewed)

@@ -323,7 +323,7 @@ async def test_a_commit_whose_answer_got_lost_does_not_repeat_the_effect(
 
 
 async def _waiting(dsn: str, n: int) -> None:
-    waiting = "select from pg_stat_activity where datname = current_database()"
+    waiting = "select pid from pg_stat_activity where datname = current_database()"
     assert len(await execute(dsn, f"{waiting} and wait_event_type = 'Lock'")) == n
 
 

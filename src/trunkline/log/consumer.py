@@ -36,7 +36,7 @@ from trunkline.core.errors import (
 )
 from trunkline.log import calls
 from trunkline.log.batches import DecodedBatch, StoredBatch, decode, pack
-from trunkline.log.models import Claim, Message, Start
+from trunkline.log.models import Assignment, Claim, Message, Start
 
 if TYPE_CHECKING:
     import psycopg
@@ -465,25 +465,25 @@ class AssignedConsumer(Consumer):
         if newcomer:
             self._tell_group()
         before = set(self._shares)
-        ours = {row.partition: row for row in rows}
-        for partition in before - set(ours):
-            del self._shares[partition]
-        for partition, row in ours.items():
-            share = self._shares.get(partition)
-            if share is None or share.epoch != row.epoch:
-                share = Share(partition, row.epoch, row.up_to + 1, row.up_to)
-                self._shares[partition] = share
-            elif row.up_to >= share.next_offset:  # released, and yet committed
-                share.done = max(share.done, row.up_to)
-                share.rewind(row.up_to + 1)
-            if not row.surplus:
-                share.surplus_since = None
-            elif share.surplus_since is None:
-                share.surplus_since = time.monotonic()
+        self._shares = {row.partition: self._share(row) for row in rows}
         if before != set(self._shares):
             self._turn = deque(sorted(self._shares))
             logger.debug("partitions", topic=self.topic, group=self.group, ours=self.assignment)
         await self._give_back()
+
+    def _share(self, row: Assignment) -> Share:
+        """The share that a row speaks of: the one that is there, if it is the same."""
+        share = self._shares.get(row.partition)
+        if share is None or share.epoch != row.epoch:
+            share = Share(row.partition, row.epoch, row.up_to + 1, row.up_to)
+        elif row.up_to >= share.next_offset:  # released, and yet committed
+            share.done = max(share.done, row.up_to)
+            share.rewind(row.up_to + 1)
+        if not row.surplus:
+            share.surplus_since = None
+        elif share.surplus_since is None:
+            share.surplus_since = time.monotonic()
+        return share
 
     async def _give_back(self) -> None:
         """Return surplus partitions once what was handed out of them is settled."""
