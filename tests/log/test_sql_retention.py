@@ -153,11 +153,22 @@ def test_segments_leave_while_the_partition_is_larger_than_it_may_be(session: Se
     assert problems(session) == []
 
 
-def test_the_segment_that_takes_appends_never_leaves(session: Session) -> None:
-    create(session, retention=timedelta(milliseconds=1), retention_bytes=1)
+def test_the_segment_that_takes_appends_stays_however_large_it_is(session: Session) -> None:
+    create(session, retention_bytes=1)
     fill(session, 3)
     maintain(session)
     assert list(read(session)) == [1, 2, 3]
+
+
+def test_messages_leave_with_the_retention_also_when_their_segment_is_not_full(
+    session: Session,
+) -> None:
+    create(session, retention=timedelta(hours=1))
+    fill(session, 3)
+    session.execute(f"update {current_segment(session)} set at = at - interval '2 hours'")
+    maintain(session)
+    assert segments(session) == [(4, None)]
+    assert append(session, b"next") == (4, 4)
 
 
 def test_a_position_below_the_floor_is_told_the_first_offset(session: Session) -> None:

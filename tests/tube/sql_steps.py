@@ -91,6 +91,7 @@ def swept(session: Session) -> Session:
         session.execute(sql.SQL("rollback prepared {}").format(gid))
     session.execute(SWEEP)
     session.execute("reset lock_timeout")
+    tick(session)
     return session
 
 

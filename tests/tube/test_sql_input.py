@@ -41,7 +41,7 @@ def unchanged(session: Session) -> Iterator[dict[str, Any]]:
     ensure(session, lanes=2, condition="total is null")
     session.execute("create table plain (id int, note text)")
     session.execute("create view seen as select * from orders")
-    session.execute("create table pair (a int, b text, primary key (a, b))")
+    session.execute("create table pair (a int, b text, total int, primary key (a, b))")
     attachment = attach(session)
     attach(session, "pair", shard="a")
     session.execute("insert into orders (id) values (1)")
@@ -68,7 +68,6 @@ def refusals(session: Session, name: str, cases: list[tuple[str, dict[str, Any]]
             call(session, name, **arguments)
         message = caught.value.diag.message_primary or ""
         assert message.endswith("."), (name, arguments, message)
-        assert "NULL" not in message or None in arguments.values(), message
 
 
 def test_tubes_with_impossible_names_lanes_or_conditions(
@@ -297,7 +296,7 @@ def test_enriching_what_is_no_key(session: Session, unchanged: dict[str, Any]) -
                 ("TL404", {"attachment": None, "keys": ["1"]}),
                 ("TL404", {"attachment": 0, "keys": ["1"]}),
                 ("TL422", {"attachment": attachment, "keys": ["one"]}),
-                ("TL422", {"attachment": attachment + 1, "keys": ["1"]}),
+                ("TL422", {"attachment": attachment + 1, "keys": ['["x", 1]']}),
                 ("TL422", {"attachment": attachment + 1, "keys": ["[x]"]}),
             ],
         )

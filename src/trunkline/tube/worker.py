@@ -40,6 +40,7 @@ _REJOIN_EVERY = 3.0
 _FAR_BEHIND = 1_000  # positions: what an idle lane may lag before it writes its cursor
 _READ_ENTRIES = 200
 _GARBAGE_PAGE = 5_000
+_ROOM_POLL = 0.02
 _TROUBLE = (Unavailable, OSError, TimeoutError)
 
 
@@ -404,35 +405,46 @@ class Worker:
                 self._start(self._collecting, self._collect(lane, place, entry))
 
     async def _collect(self, lane: Lane, place: Place, entry: Entry) -> None:
-        """Queue every document older than a backfill or truncate: its row decides about it."""
-        try:
-            version = await self._bound(entry)
-            after: str | None = None
-            while not lane.lost:
-                page = await self._downstream.older_than(
-                    entry.relation or "", None, version, after, _GARBAGE_PAGE
-                )
-                lane.queue.extend(
-                    place,
-                    (
-                        KeyId(entry.attachment or 0, shard, key)
-                        for shard, key in page.keys
-                        if shard % lane.lanes == lane.number
-                    ),
-                    relation=entry.relation,
-                    op="D",
-                )
-                if page.after is None:
-                    break
-                after = page.after
-                self._woken.set()
-        except Exception as error:  # noqa: BLE001 - it is tried again
-            logger.warning("garbage not collected", tube=self.tube, error=str(error))
-            self._hold(error)
-            lane.controls.insert(0, (place, entry))
-        else:
-            lane.queue.settle(place)
+        """Queue every document older than a backfill or truncate: its row decides about it.
+
+        What goes wrong here is tried again here, and holds nothing else back.
+        """
+        waits = Backoff(first=0.5, longest=30.0)
+        while not lane.lost:
+            try:
+                await self._queue_garbage(lane, place, entry)
+            except Exception as error:  # noqa: BLE001 - it is tried again
+                wait = waits.next()
+                logger.warning("garbage not listed", tube=self.tube, error=str(error))
+                await asyncio.sleep(wait)
+            else:
+                lane.queue.settle(place)
+                break
         self._woken.set()
+
+    async def _queue_garbage(self, lane: Lane, place: Place, entry: Entry) -> None:
+        version = await self._bound(entry)
+        after: str | None = None
+        while not lane.lost:
+            page = await self._downstream.older_than(
+                entry.relation or "", None, version, after, _GARBAGE_PAGE
+            )
+            lane.queue.extend(
+                place,
+                (
+                    KeyId(entry.attachment or 0, shard, key)
+                    for shard, key in page.keys
+                    if shard % lane.lanes == lane.number
+                ),
+                relation=entry.relation,
+                op="D",
+            )
+            self._woken.set()
+            if page.after is None:
+                return
+            after = page.after
+            while len(lane.queue) >= self._pace.queue_keys:  # noqa: ASYNC110 - batches make room
+                await asyncio.sleep(_ROOM_POLL)
 
     async def _bound(self, entry: Entry) -> Version:
         if entry.control == "backfill_end":
@@ -471,6 +483,8 @@ class Worker:
         )
 
     async def _finish(self, process: UUID) -> None:
+        for task in self._collecting:
+            task.cancel()
         if tasks := self._tasks | self._collecting:
             await asyncio.wait(tasks, timeout=30)
         with suppress(TrunklineError, OSError):

@@ -4,7 +4,8 @@ create or replace function trunkline._tube_check_expression(relation regclass, e
 returns void language plpgsql as $$
 begin
   if expression is not null then
-    execute format(E'select (%s\n)::%s from (select %s from %s) r limit 0', expression, type,
+    execute format(case type when 'boolean' then E'select from (select %3$s from %4$s) r where (%1$s\n) limit 0'
+                             else E'select (%1$s\n)::%2$s from (select %3$s from %4$s) r limit 0' end, expression, type,
       (select string_agg(format('%I', a.attname), ', ' order by a.attnum) from pg_attribute a
         where a.attrelid = relation and a.attnum > 0 and not a.attisdropped and a.attgenerated <> 'v'), relation);
   end if;

@@ -13,7 +13,8 @@ begin
     return keys;
   elsif parts > 1 then
     select array_agg(k.key::jsonb::text order by k.place) into written from unnest(keys) with ordinality k (key, place);
-    if exists (select from unnest(written) k (key) where jsonb_typeof(k.key::jsonb) <> 'array' or jsonb_array_length(k.key::jsonb) <> parts) then
+    if exists (select from unnest(written) k (key) where jsonb_typeof(k.key::jsonb) <> 'array' or jsonb_array_length(k.key::jsonb) <> parts
+                  or k.key::jsonb @> '[null]') then
       perform trunkline._tube_key_refuse(attached, format('%s values are expected', parts));
     elsif not plain then
       return written;

@@ -1,0 +1,88 @@
+"""What the crash tests of the log kill: ``python log_worker.py produce|consume|hold DSN ...``.
+
+Everything that a test needs to know is a line on standard output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import psycopg
+
+import trunkline
+from trunkline import LeaseLost, Platform, Unavailable
+
+EFFECT = "insert into effect select %s, unnest(%s::bigint[]), unnest(%s::text[])"
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)
+
+
+async def produce(tl: Platform, name: str) -> None:
+    """Append for ever, in several ways at once, and tell what was acknowledged."""
+
+    async def one_by_one(task: int) -> None:
+        for number in range(1_000_000):
+            value = f"{name}/{task}/{number}"
+            (at,) = await tl.log.append("orders", value, keys=value)
+            say(value, at.partition, at.first_offset)
+
+    async def in_the_background() -> None:
+        producer = tl.log.producer("orders", linger=0.002)
+        for number in range(1_000_000):
+            values = [f"{name}/sent/{number}/{part}" for part in range(5)]
+            for value, answer in [(value, await producer.send(value)) for value in values]:
+                at = await answer
+                say(value, at.partition, at.first_offset)
+
+    await asyncio.gather(*(one_by_one(task) for task in range(3)), in_the_background())
+
+
+async def consume(tl: Platform) -> None:
+    """Handle every message exactly once: its effect is a row."""
+    async with tl.log.consume("orders", "g", max_messages=20) as consumer:
+        async for batch in consumer:
+            try:
+                async with tl.transaction() as connection:
+                    await effect(connection, batch)
+                    await batch.commit(on=connection)
+            except (psycopg.OperationalError, Unavailable):
+                await batch.release()
+            except LeaseLost:
+                continue
+            else:
+                say("handled", len(batch))
+
+
+async def hold(tl: Platform, mode: str) -> None:
+    """Take a batch, do its work, and commit when a line comes in."""
+    async with tl.log.consume("orders", "g", mode=mode) as consumer:
+        batch = await consumer.poll()
+        assert batch is not None
+        try:
+            async with tl.transaction() as connection:
+                await effect(connection, batch)
+                say("holding", *batch.offsets)
+                await asyncio.to_thread(sys.stdin.readline)
+                await batch.commit(on=connection)
+        except trunkline.TrunklineError as error:
+            say("refused", error.code)
+        else:
+            say("committed")
+
+
+async def effect(connection: psycopg.AsyncConnection[Any], batch: Any) -> None:
+    texts = [value.decode() for value in batch.values]
+    await connection.execute(EFFECT, [batch.partition, batch.offsets, texts])
+
+
+async def main(work: str, dsn: str, *words: str) -> None:
+    async with trunkline.connect(dsn) as tl:
+        await {"produce": produce, "consume": consume, "hold": hold}[work](tl, *words)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
