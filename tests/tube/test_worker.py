@@ -428,3 +428,21 @@ async def test_an_idle_worker_writes_nothing(tl: Platform) -> None:
             return before == await tables()
 
         await eventually(settled)
+
+
+async def test_more_garbage_than_the_queue_holds_is_collected_bit_by_bit(tl: Platform) -> None:
+    class Pages(Shelf):
+        async def older_than(
+            self, relation: str, shard: int | None, version: Version, after: str | None, limit: int
+        ) -> Page:
+            keys = (await super().older_than(relation, shard, version, after, limit)).keys
+            rest = [pair for pair in keys if after is None or pair[1] > after]
+            return Page(rest[:10], rest[9][1] if len(rest) > 10 else None)
+
+    shelf = Pages()
+    worker = tl.tube.worker("items", shelf, pace=Pace(batch=5, queue_keys=10, poll_interval=0.02))
+    await execute(tl, "insert into item select g from generate_series(1, 60) g")
+    await deliver(tl, worker)
+    await execute(tl, "truncate item")
+    await deliver(tl, worker)
+    assert shelf.keys == []

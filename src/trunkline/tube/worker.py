@@ -142,7 +142,9 @@ class Worker:
         while await self._step(process) or self._unsettled():
             if self._tasks or self._collecting:
                 await asyncio.wait(
-                    self._tasks | self._collecting, return_when=asyncio.FIRST_COMPLETED
+                    self._tasks | self._collecting,
+                    timeout=self._pace.poll_interval,
+                    return_when=asyncio.FIRST_COMPLETED,
                 )
             else:
                 await asyncio.sleep(0.01)
