@@ -269,4 +269,4 @@ def documents(
     session: Session, attachment: int, *keys: str, shards: list[int] | None = None
 ) -> dict[str, Any]:
     rows = call(session, "tube_enrich", attachment=attachment, keys=list(keys), shards=shards)
-    return {key: document for key, document in rows}
+    return dict(rows)

@@ -601,7 +601,8 @@ def test_a_table_that_takes_the_place_of_a_dropped_one_keeps_its_documents(
 @pytest.fixture
 def partitioned(session: Session) -> Reader:
     session.execute(
-        "create table event (id int, at int, note text, primary key (id, at)) partition by range (at);"
+        "create table event (id int, at int, note text, primary key (id, at))"
+        " partition by range (at);"
         "create table event_a partition of event for values from (0) to (10);"
         "create table event_b (note text, at int not null, extra int, id int not null);"
         "alter table event_b drop column extra;"

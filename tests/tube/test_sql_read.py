@@ -27,7 +27,7 @@ from tests.tube.sql_steps import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
     from tests.fixtures.postgres import TwoSessions
 
@@ -429,15 +429,14 @@ def test_only_the_owner_of_the_lane_parks(session: Session) -> None:
 
 
 @pytest.fixture
-def ring(dsn: str, request: pytest.FixtureRequest) -> Session:
-    """A database of its own whose rings have three slots, which are emptied at once."""
-    opened = connections(dsn)
-    session = opened.__enter__()()
-    request.addfinalizer(lambda: opened.__exit__(None, None, None))
-    for name, value in (("ring.tube_entry.slots", "3"), ("maintain.settle", "0")):
-        session.execute("select trunkline.config_set(%s, %s)", [name, value])
-    ensure(session)
-    return session
+def ring(dsn: str) -> Iterator[Session]:
+    """A database of its own whose ring has three slots, which are emptied at once."""
+    with connections(dsn) as open_one:
+        session = open_one()
+        for name, value in (("ring.tube_entry.slots", "3"), ("maintain.settle", "0")):
+            session.execute("select trunkline.config_set(%s, %s)", [name, value])
+        ensure(session)
+        yield session
 
 
 def turn(session: Session, hours: int) -> None:
@@ -531,9 +530,7 @@ def test_lanes_for_which_nothing_came_do_not_hold_the_ring(ring: Session) -> Non
     assert stored(ring) == []
 
 
-def test_a_tube_that_nobody_works_keeps_its_entries_through_maintenance(
-    ring: Session, connect: Callable[..., Session]
-) -> None:
+def test_a_tube_that_nobody_works_keeps_its_entries_through_maintenance(ring: Session) -> None:
     for name in ("tube_entry", "tick", "cursor"):
         ring.execute(f"select trunkline.config_set('ring.{name}.rotate_every', '1 millisecond')")
     for number in range(20):

@@ -272,15 +272,21 @@ def unpark(tube: str, keys: Sequence[object] | None = None) -> Call[int]:
     )
 
 
-def enrich(attachment: int, keys: Sequence[str]) -> Call[dict[str, str | None]]:
-    """The rows behind keys as JSON text; None for what is gone."""
+def enrich(
+    attachment: int, keys: Sequence[str], *, shards: Sequence[int] | None = None
+) -> Call[dict[str, str | None]]:
+    """The rows behind keys as JSON text; None for what is gone, or now in another shard."""
     return Call(
         "tube_enrich_text",
-        {"attachment": attachment, "keys": list(keys)},
+        {
+            "attachment": attachment,
+            "keys": list(keys),
+            "shards": None if shards is None else list(shards),
+        },
         lambda rows: {row["key"]: row["document"] for row in rows},
         safe_to_repeat=True,
         binary=True,
-        types=_KEYS,
+        types={**_KEYS, "shards": "int[]"},
     )
 
 
@@ -360,5 +366,5 @@ def downstreams() -> Call[list[DownstreamRow]]:
 def key_text(key: object) -> str:
     """A key as tubes hold it: the text of the column, or a JSON array for several."""
     if isinstance(key, tuple | list):
-        return json.dumps(list(key), separators=(", ", ": "), default=str)
+        return json.dumps(list(key), ensure_ascii=False, separators=(", ", ": "), default=str)
     return str(key)

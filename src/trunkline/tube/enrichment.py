@@ -28,7 +28,7 @@ _REPLICA_POLL = 0.01
 
 
 class Enricher(Protocol):
-    """Documents of touches that share an attachment."""
+    """Documents of touches that share an attachment; no key is among them twice."""
 
     async def __call__(
         self, attachment: int, touches: Sequence[Touch], version: Version
@@ -45,7 +45,9 @@ class RowEnricher:
         self, attachment: int, touches: Sequence[Touch], version: Version
     ) -> Mapping[str, str | None]:
         db = await self._source.at(version)
-        return await db.run(calls.enrich(attachment, [touch.key for touch in touches]))
+        keys = [touch.key for touch in touches]
+        shards = [touch.shard for touch in touches]
+        return await db.run(calls.enrich(attachment, keys, shards=shards))
 
 
 class QueryEnricher:

@@ -370,13 +370,16 @@ class Worker:
     async def _write(self, batch: Sequence[Pending]) -> Mapping[KeyId, str]:
         """Bring a batch downstream; the keys that were refused, with the reason."""
         version = await self._db.run(calls.version())
-        groups: dict[int, list[Pending]] = defaultdict(list)
-        for pending in batch:
-            groups[pending.id.attachment].append(pending)
+        groups: dict[tuple[int, int], list[Pending]] = defaultdict(list)
+        met: Counter[tuple[int, str]] = Counter()
+        for pending in batch:  # a row that moved is there in two shards: once in each group
+            attachment, _, key = pending.id
+            groups[attachment, met[attachment, key]].append(pending)
+            met[attachment, key] += 1
         upserts: list[Change] = []
         deletes: list[Change] = []
         origin: dict[Change, KeyId] = {}
-        for attachment, group in groups.items():
+        for (attachment, _), group in groups.items():
             touches = [pending.touch() for pending in group]
             documents = await self._enricher(attachment, touches, version)
             for pending in group:
