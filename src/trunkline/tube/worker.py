@@ -39,6 +39,7 @@ logger = telemetry.get_logger(__name__)
 _REJOIN_EVERY = 3.0
 _FAR_BEHIND = 1_000  # positions: what an idle lane may lag before it writes its cursor
 _READ_ENTRIES = 200
+_READ_POSITIONS = 20_000
 _GARBAGE_PAGE = 5_000
 _ROOM_POLL = 0.02
 _TROUBLE = (Unavailable, OSError, TimeoutError)
@@ -257,15 +258,17 @@ class Worker:
 
     async def _read_lane(self, lane: Lane, priority: int, head: int) -> int:
         queue = lane.queue
-        if queue.read_up_to[priority] >= head:
+        first = queue.read_up_to[priority] + 1
+        if first > head:
             return 0
+        last = min(head, first + _READ_POSITIONS)  # others' entries lie between ours
         entries = await self._db.run(
             calls.read(
                 self.tube,
                 lane.number,
                 priority,
-                queue.read_up_to[priority] + 1,
-                head,
+                first,
+                last,
                 max_entries=_READ_ENTRIES,
             )
         )
@@ -274,8 +277,8 @@ class Worker:
             queue.add(priority, entry)
             if entry.control is not None:
                 lane.controls.append(((priority, entry.up_to), entry))
-        queue.read_up_to[priority] = entries[-1].up_to if len(entries) == _READ_ENTRIES else head
-        return len(entries)
+        queue.read_up_to[priority] = entries[-1].up_to if len(entries) == _READ_ENTRIES else last
+        return len(entries) or last < head
 
     def _send(self) -> int:
         """Start batches while there is room; how many keys went out."""

@@ -4,7 +4,7 @@
 create or replace function trunkline.tube_read(
   tube text, lane int, priority int, from_position bigint, to_position bigint, max_entries int default 1000)
 returns table (up_to bigint, seq bigint, attachment int, relation text, shard int, op text, keys text[], payload jsonb, control text, at timestamptz)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   present trunkline.tube := trunkline._tube_row(tube);
   children text;
