@@ -79,8 +79,16 @@ async def effect(connection: psycopg.AsyncConnection[Any], batch: Any) -> None:
     await connection.execute(EFFECT, [batch.partition, batch.offsets, texts])
 
 
+async def connect(dsn: str) -> Platform:
+    while True:
+        try:
+            return await trunkline.connect(dsn)
+        except Unavailable:
+            await asyncio.sleep(0.1)
+
+
 async def main(work: str, dsn: str, *words: str) -> None:
-    async with trunkline.connect(dsn) as tl:
+    async with await connect(dsn) as tl:
         await {"produce": produce, "consume": consume, "hold": hold}[work](tl, *words)
 
 

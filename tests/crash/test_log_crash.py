@@ -191,7 +191,8 @@ async def test_what_was_released_early_is_acknowledged_only_when_it_survives_a_c
         await execute(
             tl,
             "create or replace function trunkline.log_flush() returns void language plpgsql as"
-            " 'begin perform pg_advisory_xact_lock(42); perform pg_current_xact_id(); end'",
+            " $$ begin perform pg_advisory_xact_lock(42);"
+            " perform pg_logical_emit_message(true, 'test', ''); end $$",
         )
         gate = await psycopg.AsyncConnection.connect(dsn)
         await gate.execute("select pg_advisory_xact_lock(42)")

@@ -748,6 +748,21 @@ def test_what_writes_could_bypass_cannot_be_attached(session: Session) -> None:
     assert "far" in str(caught.value)
 
 
+def test_a_table_that_became_a_part_of_another_has_a_gap(session: Session) -> None:
+    session.execute("create table part (id int primary key)")
+    attach(session, "part")
+    session.execute(
+        "create table whole (id int primary key) partition by range (id);"
+        "alter table whole attach partition part for values from (0) to (10)"
+    )
+    for _ in range(2):
+        session.execute("call trunkline.maintain()")
+    assert gaps(session) == 1
+    finish(session, schedule(session))
+    session.execute("call trunkline.maintain()")
+    assert gaps(session) == 1
+
+
 # Priorities
 
 

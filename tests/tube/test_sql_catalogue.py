@@ -14,6 +14,7 @@ from tests.tube.sql_steps import (
     ack,
     attach,
     call,
+    connections,
     documents,
     ensure,
     join,
@@ -23,6 +24,8 @@ from tests.tube.sql_steps import (
     tick,
     touch,
 )
+
+from trunkline.core import migrate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -331,6 +334,21 @@ def test_an_attachment_that_ended_stays_until_nothing_of_it_can_be_asked_for(
     session.execute("delete from trunkline.tube_parked")
     session.execute("call trunkline.maintain()")
     assert column(session, there) == []
+
+
+def test_uninstalling_leaves_tables_that_can_be_written_to(dsn: str) -> None:
+    with connections(dsn) as open_one:
+        session = open_one()
+        session.execute("create table orders (id int primary key)")
+        session.execute("create table other (id int primary key)")
+        for tube in ("one", "two"):
+            ensure(session, tube)
+            attach(session, tube=tube)
+            attach(session, "other", tube=tube)
+        session.execute("drop table other")
+        migrate.uninstall(dsn)
+        session.execute("insert into orders values (1)")
+        assert column(session, TRIGGERS, ["orders"]) == column(session, FUNCTIONS) == []
 
 
 # Downstreams

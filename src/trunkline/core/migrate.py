@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 CAPABILITIES = ("core", "log", "tube")
 OLDEST_SERVER = 150000
 _LOCK = 0x7472756E6B  # "trunk"
+_UNINSTALLERS = (
+    "select p.proname from pg_proc p join pg_namespace n on n.oid = p.pronamespace"
+    " where n.nspname = 'trunkline' and p.proname ~ '^_uninstall_'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +143,16 @@ def pending_script(planned: Plan) -> str:
 
 
 def uninstall(dsn: str) -> int:
-    """Drop the schema and everything in it; returns how many tables went. Roles stay."""
+    """Drop the schema and everything in it; returns how many tables went. Roles stay.
+
+    What a capability left in tables of users is taken back first, bit by bit: functions
+    ``_uninstall_<capability>()`` are called until they answer that nothing is left.
+    """
     with _session(dsn) as connection:
+        for (name,) in connection.execute(_UNINSTALLERS).fetchall():
+            statement = sql.SQL("select trunkline.{}()").format(sql.Identifier(name))
+            while (row := connection.execute(statement).fetchone()) and row[0]:
+                pass
         gone = 0
         while batch := _droppable(connection):
             # in batches: one DROP of thousands of tables would exhaust the server's lock table

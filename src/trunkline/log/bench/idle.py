@@ -36,6 +36,7 @@ async def idle(lab: Lab) -> AsyncGenerator[Row]:
         ]
         waiting = [asyncio.create_task(_wait(consumer)) for consumer in consumers]
         await asyncio.sleep(_SETTLE)
+        lab.flush_statistics()
         before, transactions = _written(lab), _transactions(lab)
         await asyncio.sleep(seconds)
         after, polls = _written(lab), _transactions(lab) - transactions

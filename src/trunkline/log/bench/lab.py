@@ -76,6 +76,11 @@ class Lab:
         """Do what the background service would do."""
         self.watcher.execute("call trunkline.maintain()")
 
+    def flush_statistics(self) -> None:
+        """Let the statistics of what was done so far be told now, not when something else is."""
+        with self.db.connection() as connection:
+            connection.execute("select pg_stat_force_next_flush()")
+
     def clean(self) -> None:
         """Forget the messages of a cell."""
         for topic in self.db.run(calls.list_topics()):

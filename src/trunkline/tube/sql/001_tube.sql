@@ -34,7 +34,7 @@ comment on table trunkline.tube_table is 'Tables attached to tubes. A detached o
 
 create table trunkline.tube_hook (
   attachment int not null references trunkline.tube_table on delete cascade,
-  relation oid not null,
+  relation regclass not null,
   constraint tube_hook_pkey primary key (attachment, relation)
 );
 comment on table trunkline.tube_hook is 'Tables that carry triggers of an attachment: the attached one and its partitions.';

@@ -6,7 +6,8 @@ begin
   if current_setting('synchronous_commit') = 'off' then
     perform set_config('synchronous_commit', 'on', true);
   end if;
-  perform pg_current_xact_id();  -- an xid makes the commit write and flush a record
+  -- only a transaction that wrote something waits for the disk; this writes to the WAL and to nothing else
+  perform pg_logical_emit_message(true, 'trunkline', '');
 end $$;
 comment on function trunkline.log_flush() is 'Wait until everything committed before is durable.';
 select trunkline._access('log_flush()', 'writer');

@@ -1,5 +1,6 @@
 /* A duty of maintain(): an attached table that was dropped leaves the tube; downstream its rows go as after a truncate.
-   So do those of a partition that was dropped or detached.  New partitions get their triggers, one at a time.
+   So do those of a partition that was dropped or detached.  New partitions get their triggers, one at a time.  A table
+   that became a part of another has a gap.
    Attachments that ended leave when nothing of them can be queued any more.  Returns whether there is more. */
 create or replace function trunkline.tube_tables_check()
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -17,6 +18,9 @@ begin
     delete from trunkline.tube_hook h where h.attachment = attached.attachment and not exists (select from trunkline._tube_tree(attached.relation) r where r = h.relation);
     if found then
       perform trunkline._tube_put_control(attached, 'truncate', null, 0);
+    end if;
+    if exists (select from pg_inherits i where i.inhrelid = attached.relation) then
+      perform trunkline._tube_note_once(attached.attachment, format('table %s became a part of another: what is written there is not seen. Attach that one.', attached.relation));
     end if;
     for child in select u from trunkline._tube_untriggered(attached) u loop
       if trunkline._tube_trigger_try(attached, child) then
