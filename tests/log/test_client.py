@@ -35,6 +35,12 @@ THREE = [b"a", b"b", b"c"]
 
 
 @pytest.fixture
+def dsn(log_dsn: str) -> str:
+    """A database that the tests of this module share, swept after each of them."""
+    return log_dsn
+
+
+@pytest.fixture
 async def tl(dsn: str) -> AsyncIterator[Platform]:
     async with trunkline.connect(dsn) as tl:
         yield tl

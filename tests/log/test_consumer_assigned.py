@@ -29,6 +29,12 @@ FAR = 30.0  # seconds: a poll interval that no test waits for
 
 
 @pytest.fixture
+def dsn(log_dsn: str) -> str:
+    """A database that the tests of this module share, swept after each of them."""
+    return log_dsn
+
+
+@pytest.fixture
 async def tl(dsn: str) -> AsyncIterator[Platform]:
     async with trunkline.connect(dsn) as tl:
         await tl.log.create("orders")
@@ -93,6 +99,12 @@ def numbers(batch: Batch) -> list[int]:
 
 async def done(tl: Platform, group: str = "g", topic: str = "orders") -> list[int]:
     return [position.up_to for position in await tl.log.groups(topic, group)]
+
+
+async def make_effect(dsn: str) -> None:
+    """An empty table for what a handler does."""
+    await execute(dsn, "drop table if exists effect")
+    await execute(dsn, "create table effect (n int)")
 
 
 async def execute(dsn: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -238,7 +250,7 @@ async def test_at_most_once_goes_on_quietly_when_it_was_fenced(tl: Platform) -> 
 
 
 async def test_the_effect_and_the_position_are_committed_together(dsn: str, tl: Platform) -> None:
-    await execute(dsn, "create table effect (n int)")
+    await make_effect(dsn)
     await fill(tl, 6)
     async with tl.log.consume("orders", "g", max_messages=2) as consumer:
         batch = await poll(consumer)
@@ -264,7 +276,7 @@ async def test_the_effect_and_the_position_are_committed_together(dsn: str, tl: 
 async def test_a_transaction_that_dies_between_effect_and_commit_leaves_neither(
     dsn: str, tl: Platform
 ) -> None:
-    await execute(dsn, "create table effect (n int)")
+    await make_effect(dsn)
     await fill(tl, 2)
     async with tl.log.consume("orders", "g") as consumer:
         batch = await poll(consumer)
@@ -283,10 +295,10 @@ async def test_a_transaction_that_dies_between_effect_and_commit_leaves_neither(
 async def test_a_commit_whose_answer_got_lost_does_not_repeat_the_effect(
     dsn: str, tl: Platform, proxy: Callable[[str], Proxy]
 ) -> None:
-    await execute(dsn, "create table effect (n int)")
+    await make_effect(dsn)
     await execute(
         dsn,
-        "create function wait() returns trigger language plpgsql as"
+        "create or replace function wait() returns trigger language plpgsql as"
         " 'begin perform pg_advisory_xact_lock(42); return null; end'",
     )
     await execute(
@@ -340,12 +352,12 @@ async def test_members_share_the_partitions_and_every_message_is_read_once(tl: P
 
     members = [tl.log.consume("many", "g", max_messages=3) for _ in range(3)]
     tasks = [asyncio.create_task(work(member)) for member in members]
-    await eventually(lambda: found.total() >= 100)
+    await eventually(lambda: found.total() >= 100, timeout=20)
     await eventually(lambda: sorted(len(member.assignment) for member in members) == [1, 2, 2])
     owned = [partition for member in members for partition in member.assignment]
     for partition in range(5):
         await fill(tl, 5, first=1000 + 10 * partition, topic="many", partition=partition)
-    await eventually(lambda: found.total() >= 125)
+    await eventually(lambda: found.total() >= 125, timeout=20)
     for member in members:
         await member.close()
     await asyncio.gather(*tasks)
@@ -419,7 +431,7 @@ async def test_partitions_that_are_added_are_read_too(tl: Platform) -> None:
 
 
 async def test_a_seek_fences_the_reader_which_goes_on_from_there(dsn: str, tl: Platform) -> None:
-    await execute(dsn, "create table effect (n int)")
+    await make_effect(dsn)
     await fill(tl, 6)
     async with tl.log.consume("orders", "g", max_messages=2) as consumer:
         await take(consumer, 4)

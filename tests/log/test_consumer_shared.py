@@ -30,6 +30,12 @@ NEVER = timedelta(minutes=10)
 
 
 @pytest.fixture
+def dsn(log_dsn: str) -> str:
+    """A database that the tests of this module share, swept after each of them."""
+    return log_dsn
+
+
+@pytest.fixture
 async def tl(dsn: str) -> AsyncIterator[Platform]:
     async with trunkline.connect(dsn) as tl:
         await tl.log.create("orders")
@@ -107,6 +113,12 @@ async def done(tl: Platform) -> list[tuple[int, int]]:
     return [(position.up_to, position.claims) for position in await tl.log.groups()]
 
 
+async def make_effect(dsn: str) -> None:
+    """An empty table for what a handler does."""
+    await execute(dsn, "drop table if exists effect")
+    await execute(dsn, "create table effect (n int)")
+
+
 async def execute(dsn: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as session:
         cursor = await session.execute(statement, values)
@@ -172,7 +184,7 @@ async def test_a_new_group_starts_where_it_is_told(
 async def test_a_claim_comes_back_after_its_deadline_and_its_first_reader_is_refused(
     dsn: str, tl: Platform
 ) -> None:
-    await execute(dsn, "create table effect (n int)")
+    await make_effect(dsn)
     await fill(tl, 2)
     async with share(tl, deadline=SOON) as slow, share(tl) as quick:
         late = await poll(slow)
@@ -217,7 +229,7 @@ async def test_a_released_claim_is_handed_out_again_at_once_or_later(tl: Platfor
 
 
 async def test_the_effect_and_the_claim_are_settled_together(dsn: str, tl: Platform) -> None:
-    await execute(dsn, "create table effect (n int)")
+    await make_effect(dsn)
     await fill(tl, 2)
     async with share(tl) as consumer:
         batch = await poll(consumer)

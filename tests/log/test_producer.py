@@ -30,6 +30,12 @@ NEVER = 60.0  # seconds that no test waits for
 
 
 @pytest.fixture
+def dsn(log_dsn: str) -> str:
+    """A database that the tests of this module share, swept after each of them."""
+    return log_dsn
+
+
+@pytest.fixture
 async def tl(dsn: str) -> AsyncIterator[Platform]:
     async with trunkline.connect(dsn) as tl:
         await tl.log.create("orders")

@@ -28,6 +28,12 @@ THREE = [b"a", b"b", b"c"]
 
 
 @pytest.fixture
+def dsn(log_dsn: str) -> str:
+    """A database that the tests of this module share, swept after each of them."""
+    return log_dsn
+
+
+@pytest.fixture
 def tl(dsn: str) -> Iterator[SyncPlatform]:
     with trunkline.connect_sync(dsn) as tl:
         tl.log.create("orders")
@@ -166,6 +172,7 @@ def test_a_group_is_read_in_a_plain_loop(tl: SyncPlatform) -> None:
 
 def test_the_effect_and_the_position_are_committed_together(tl: SyncPlatform) -> None:
     with tl.transaction() as connection:
+        connection.execute("drop table if exists effect")
         connection.execute("create table effect (n int)")
     fill(tl, 4)
     with tl.log.consume("orders", "g", max_messages=2) as consumer:

@@ -5,7 +5,6 @@ returns boolean language plpgsql as $$
 declare
   present record;
 begin
-  select t.tube, a.relation into present from trunkline.tube_table a join trunkline.tube t using (tube_id)
-   where a.detached_at is null and exists (select from pg_class c where c.oid = a.relation) limit 1;
+  select t.tube, a.relation into present from trunkline.tube_table a join trunkline.tube t using (tube_id) where a.detached_at is null limit 1;
   return found and trunkline.tube_detach(present.tube, present.relation);
 end $$;
