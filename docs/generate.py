@@ -25,7 +25,7 @@ import trunkline
 from trunkline.cli import main
 from trunkline.core import errors, migrate
 from trunkline.core.calls import AsyncFace
-from trunkline.log import client, consumer, models, producer
+from trunkline.log import assigned, client, consumer, models, producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,7 +66,7 @@ FACES: dict[str, list[tuple[type, str, str]]] = {
         (client.Log, "tl.log", ""),
         (producer.Producer, "producer", ""),
         (consumer.Consumer, "consumer", "poll close"),
-        (consumer.AssignedConsumer, "consumer", "assignment"),
+        (assigned.AssignedConsumer, "consumer", "assignment"),
         (consumer.Batch, "batch", ""),
     ],
     "core": [(trunkline.Platform, "tl", "dsn transaction services close")],

@@ -51,7 +51,7 @@ def test_it_runs_the_embedded_server_with_its_schema(home: Path, start: Start) -
 def test_a_database_without_the_schema_is_refused_or_given_it(bare_dsn: str, start: Start) -> None:
     refused = answer_of(start("up", "--dsn", bare_dsn))
     assert refused.code == 1
-    assert "trunkline up --install" in refused.err
+    assert "trunkline db install" in refused.err
     process = start("up", "--install", "--dsn", bare_dsn)
     assert process.stdout is not None
     assert process.stdout.readline()

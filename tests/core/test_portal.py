@@ -99,7 +99,8 @@ def test_who_stops_waiting_stops_the_coroutine(portal: Portal) -> None:
     ended = threading.Event()
 
     async def interrupted() -> None:
-        os.kill(os.getpid(), signal.SIGINT)
+        # a little later: by then the caller waits for us
+        asyncio.get_running_loop().call_later(0.2, os.kill, os.getpid(), signal.SIGINT)
         try:
             await asyncio.Event().wait()
         finally:

@@ -353,7 +353,9 @@ async def test_members_share_the_partitions_and_every_message_is_read_once(tl: P
     members = [tl.log.consume("many", "g", max_messages=3) for _ in range(3)]
     tasks = [asyncio.create_task(work(member)) for member in members]
     await eventually(lambda: found.total() >= 100, timeout=20)
-    await eventually(lambda: sorted(len(member.assignment) for member in members) == [1, 2, 2])
+    await eventually(
+        lambda: sorted(len(member.assignment) for member in members) == [1, 2, 2], timeout=20
+    )
     owned = [partition for member in members for partition in member.assignment]
     for partition in range(5):
         await fill(tl, 5, first=1000 + 10 * partition, topic="many", partition=partition)

@@ -16,8 +16,9 @@ import pytest
 import trunkline
 from trunkline import Appended, BadRequest, Invalid, LeaseLost, NotFound, SyncPlatform, Unavailable
 from trunkline.log import calls
+from trunkline.log.assigned import AssignedConsumer
 from trunkline.log.client import Log, SyncBatch, SyncConsumer, SyncLog, SyncProducer
-from trunkline.log.consumer import AssignedConsumer, Batch
+from trunkline.log.consumer import Batch
 from trunkline.log.producer import Producer
 from trunkline.testing import wait_until
 
@@ -259,7 +260,7 @@ def test_closing_ends_the_loop_of_another_thread(dsn: str, tl: SyncPlatform) -> 
 def test_control_c_while_polling_loses_nothing(tl: SyncPlatform) -> None:
     with tl.log.consume("orders", "g", poll_interval=30) as consumer:
         assert consumer.poll(0) is None
-        timer = threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT])
+        timer = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT])
         timer.start()
         with pytest.raises(KeyboardInterrupt):
             consumer.poll()

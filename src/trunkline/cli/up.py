@@ -28,8 +28,7 @@ def up(
 async def _run(invocation: Invocation, *, install: bool) -> None:
     import asyncio
 
-    from trunkline.core import migrate, telemetry
-    from trunkline.core.errors import SchemaMismatch
+    from trunkline.core import telemetry
     from trunkline.core.service import Supervisor
 
     events, stop = asyncio.get_running_loop(), asyncio.Event()
@@ -39,9 +38,6 @@ async def _run(invocation: Invocation, *, install: bool) -> None:
 
     async with invocation.platform(install=install) as platform:
         telemetry.configure(invocation.settings().log_level)
-        planned = await asyncio.to_thread(migrate.plan, platform.dsn)
-        if planned.version is None:
-            raise SchemaMismatch("the schema is not installed.", hint="Run: trunkline up --install")
         # Before the DSN is out: whoever reads it may stop us at once.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, told)

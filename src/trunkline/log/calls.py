@@ -169,7 +169,7 @@ def offset_at(topic: str, partition: int, at_time: datetime) -> Call[int]:
     """The first offset appended at a time or later."""
     return Call(
         "log_offset_at",
-        {"topic": topic, "partition": partition, "at_time": at_time},
+        {"topic": topic, "partition": partition, "at_time": at_time.astimezone()},
         scalar,
         safe_to_repeat=True,
     )
@@ -379,8 +379,8 @@ def verify(topic: str) -> Call[list[Check]]:
 
 
 def start_text(start: Start) -> str:
-    """A start as SQL takes it."""
-    return start.isoformat() if isinstance(start, datetime) else str(start)
+    """A start as SQL takes it; a time without a zone is local, whatever the server's zone is."""
+    return start.astimezone().isoformat() if isinstance(start, datetime) else str(start)
 
 
 def _claim(topic: str, group: str, partition: int, claim: int) -> dict[str, Any]:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
 from trunkline.core.errors import BadRequest, Invalid, LeaseLost
 from trunkline.log import calls
+from trunkline.log.assigned import AssignedConsumer
 from trunkline.log.batches import decode
-from trunkline.log.consumer import AssignedConsumer, Batch, Consumer, Reader, SharedConsumer
+from trunkline.log.consumer import Batch, Consumer, Reader
 from trunkline.log.models import Appended, Delivery, Message, Mode, Start
 from trunkline.log.producer import Producer
+from trunkline.log.shared import SharedConsumer
 from trunkline.log.topics import Topics
 
 if TYPE_CHECKING:

@@ -1,0 +1,296 @@
+"""`AssignedConsumer`: whole partitions, each in order, shared out among members and fenced."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from trunkline.core import telemetry
+from trunkline.core.errors import (
+    LeaseLost,
+    PositionTrimmed,
+)
+from trunkline.log import calls
+from trunkline.log.batches import DecodedBatch, StoredBatch, decode
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from trunkline.core.calls import Call
+    from trunkline.core.listen import Subscription
+    from trunkline.log.models import Assignment, Topic
+
+from trunkline.log.consumer import Batch, Consumer, Reader
+
+logger = telemetry.get_logger(__name__)
+
+_REJOIN_EVERY = 3.0  # seconds between two looks at who owns what
+_PATIENCE = 30.0  # seconds that a surplus partition is kept for a commit that does not come
+
+
+@dataclass(slots=True, eq=False)
+class Share:
+    """A partition that is ours."""
+
+    partition: int
+    epoch: int
+    next_offset: int
+    done: int
+    incarnation: int | None = None
+    rows: deque[StoredBatch | DecodedBatch] = field(default_factory=deque)
+    maybe_ready: bool = True
+    in_doubt: bool = False
+    surplus_since: float | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Nothing that was handed out waits for its commit."""
+        return self.done >= self.next_offset - 1
+
+    def rewind(self, offset: int) -> None:
+        """Go on from another offset."""
+        self.next_offset = offset
+        self.rows.clear()
+        self.incarnation = None
+        self.maybe_ready = True
+
+
+class AssignedConsumer(Consumer):
+    """A member of an assigned group: whole partitions, each in order, fenced by epochs."""
+
+    def __init__(self, reader: Reader):
+        super().__init__(reader)
+        self._shares: dict[int, Share] = {}
+        self._turn: deque[int] = deque()
+        self._rejoin_at = 0.0
+        self._group_news: Subscription | None = None
+
+    @property
+    def assignment(self) -> list[int]:
+        """The partitions that this consumer reads now."""
+        return sorted(self._shares)
+
+    def _forget(self) -> None:
+        self._shares.clear()
+        self._rejoin_at = 0.0
+
+    async def _next_of(self, topic: Topic) -> Batch | None:
+        news = self._group_news
+        for share in [share for share in self._shares.values() if share.in_doubt]:
+            await self._resolve(share)
+        if time.monotonic() >= self._rejoin_at or (news and news.woken and await news.wait(0)):
+            await self._rejoin()
+        batch = await self._next_ready()
+        if batch is None and (shares := self._readable()):
+            ready = await self._reader.db.run(
+                calls.ready(
+                    self.topic,
+                    [share.partition for share in shares],
+                    [share.next_offset - 1 for share in shares],
+                )
+            )
+            for share in shares:
+                if share.partition in ready:
+                    share.maybe_ready = True
+            batch = await self._next_ready()
+        return batch
+
+    async def _resolve(self, share: Share) -> None:
+        """Before something is delivered again: wait for the outcome of a commit under way.
+
+        The transaction that it was part of may have committed although its answer got lost, or may
+        be about to. A commit of nothing waits for it; then the position is asked for.
+        """
+        self._rejoin_at = 0.0
+        with suppress(LeaseLost):
+            await self._reader.db.run(
+                calls.commit(self.topic, self.group, share.partition, share.epoch, 0)
+            )
+        share.in_doubt = False
+
+    def _readable(self) -> list[Share]:
+        return [share for share in self._shares.values() if share.surplus_since is None]
+
+    async def _next_ready(self) -> Batch | None:
+        for _ in range(len(self._turn)):
+            self._turn.rotate(-1)
+            share = self._shares.get(self._turn[0])
+            if share is None or share.surplus_since is not None or not share.maybe_ready:
+                continue
+            if not share.rows:
+                await self._fetch(share)
+            if share.rows:
+                with suppress(LeaseLost):  # of an at-most-once group: it is not ours to hand out
+                    return await self._hand_out(share)
+        return None
+
+    async def _fetch(self, share: Share) -> None:
+        asked_for = share.next_offset
+        try:
+            rows = await self._reader.db.run(
+                calls.fetch(
+                    self.topic,
+                    share.partition,
+                    asked_for,
+                    max_messages=max(self._reader.max_messages, 100_000),
+                    max_bytes=self._reader.fetch_bytes,
+                    incarnation=share.incarnation,
+                )
+            )
+        except PositionTrimmed:
+            self._rejoin_at = 0.0  # perhaps somebody answers it with a seek
+            raise
+        if share.next_offset == asked_for:  # else a batch was released meanwhile
+            share.rows.extend(rows)
+            share.maybe_ready = bool(rows)
+
+    async def _hand_out(self, share: Share) -> Batch:
+        first = share.next_offset
+        try:
+            parts, last = _cut(share.rows, self._reader.max_messages)
+        except BaseException:  # a damaged row: what was cut off with it is to be fetched again
+            share.rows.clear()
+            raise
+        share.next_offset = last + 1
+        share.incarnation = parts[-1].incarnation
+        batch = Batch(
+            self,
+            share.partition,
+            parts,
+            first_offset=first,
+            last_offset=last,
+            token=share.epoch,
+        )
+        if self._reader.at_most_once:
+            await self.settle(batch, self._commit(batch), None)
+        return batch
+
+    async def _rejoin(self) -> None:
+        newcomer = self._group_news is None
+        if self._group_news is None:
+            self._group_news = await self._subscribe(self._group_key)
+        try:
+            rows = await self._reader.db.run(
+                calls.join(
+                    self.topic,
+                    self.group,
+                    self.process,
+                    member=self._reader.member,
+                    start=self._reader.start,
+                )
+            )
+        except LeaseLost:
+            await self._reader.lease.renew()
+            return
+        self._rejoin_at = time.monotonic() + _REJOIN_EVERY
+        if newcomer:
+            self._tell_group()
+        before = set(self._shares)
+        self._shares = {row.partition: self._share(row) for row in rows}
+        if before != set(self._shares):
+            self._turn = deque(sorted(self._shares))
+            logger.debug("partitions", topic=self.topic, group=self.group, ours=self.assignment)
+        await self._give_back()
+
+    def _share(self, row: Assignment) -> Share:
+        """The share that a row speaks of: the one that is there, if it is the same."""
+        share = self._shares.get(row.partition)
+        if share is None or share.epoch != row.epoch:
+            share = Share(row.partition, row.epoch, row.up_to + 1, row.up_to)
+        elif row.up_to >= share.next_offset:  # released, and yet committed
+            share.done = max(share.done, row.up_to)
+            share.rewind(row.up_to + 1)
+        if not row.surplus:
+            share.surplus_since = None
+        elif share.surplus_since is None:
+            share.surplus_since = time.monotonic()
+        return share
+
+    async def _give_back(self) -> None:
+        """Return surplus partitions once what was handed out of them is settled."""
+        now = time.monotonic()
+        leaving = [
+            share.partition
+            for share in self._shares.values()
+            if share.surplus_since is not None
+            and (share.settled or now - share.surplus_since > _PATIENCE)
+        ]
+        if not leaving:
+            return
+        await self._reader.db.run(
+            calls.leave(
+                self.topic,
+                self.group,
+                self.process,
+                member=self._reader.member,
+                partitions=leaving,
+            )
+        )
+        for partition in leaving:
+            self._shares.pop(partition, None)
+        self._turn = deque(sorted(self._shares))
+        self._tell_group()
+
+    async def _leave(self) -> None:
+        await self._reader.db.run(
+            calls.leave(self.topic, self.group, self.process, member=self._reader.member)
+        )
+        self._tell_group()
+
+    @property
+    def _group_key(self) -> str:
+        return f"log:{self.topic}:group:{self.group}"
+
+    def _tell_group(self) -> None:
+        self._reader.notifier.notify(self._group_key)
+
+    def settlement(self, batch: Batch) -> Call[None] | None:
+        return None if self._reader.at_most_once else self._commit(batch)
+
+    def _commit(self, batch: Batch) -> Call[None]:
+        return calls.commit(self.topic, self.group, batch.partition, batch.token, batch.last_offset)
+
+    def settled(self, batch: Batch) -> None:
+        if share := self._share_of(batch):
+            share.done = max(share.done, batch.last_offset)
+            if share.surplus_since is not None and share.settled:
+                self._rejoin_at = 0.0  # somebody waits for it
+
+    def lost(self, batch: Batch) -> None:
+        if self._share_of(batch):
+            del self._shares[batch.partition]
+        self._rejoin_at = 0.0
+
+    def _share_of(self, batch: Batch) -> Share | None:
+        share = self._shares.get(batch.partition)
+        return share if share is not None and share.epoch == batch.token else None
+
+    async def release(self, batch: Batch, reason: str | None, retry_after: float) -> None:
+        share = None if self._reader.at_most_once else self._share_of(batch)
+        if share is not None and batch.first_offset < share.next_offset:
+            share.rewind(batch.first_offset)
+            share.in_doubt = True
+
+    async def extend(self, batch: Batch, deadline: timedelta) -> None:
+        """Nothing to extend: the lease of the process is what counts."""
+
+
+def _cut(rows: deque[StoredBatch | DecodedBatch], most: int) -> tuple[list[DecodedBatch], int]:
+    """Take up to ``most`` messages off the front; the parts, and the last offset they cover."""
+    parts: list[DecodedBatch] = []
+    last = 0
+    while rows and most > 0:
+        front = rows.popleft()
+        row = decode(front) if isinstance(front, StoredBatch) else front
+        if len(row) > most:
+            parts.append(row.window(row.skip, most))
+            rows.appendleft(row.window(row.skip + most, len(row) - most))
+            last = parts[-1].offsets[-1]
+            break
+        parts.append(row)
+        most -= len(row)
+        last = row.last_offset if row.skip + row.take == row.n else row.offsets[-1]
+    return parts, last

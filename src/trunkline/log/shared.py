@@ -1,0 +1,221 @@
+"""`SharedConsumer`: many readers claim ranges of a partition; what keeps failing is buried."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from uuid import NAMESPACE_OID, uuid5
+
+from trunkline.core import telemetry
+from trunkline.core.errors import (
+    Conflict,
+    LeaseLost,
+    TrunklineError,
+    Unavailable,
+)
+from trunkline.log import calls
+from trunkline.log.batches import DecodedBatch, decode, pack
+
+if TYPE_CHECKING:
+    from trunkline.core.calls import Call
+    from trunkline.log.models import Claim, Topic
+
+from trunkline.log.consumer import Batch, Consumer, Reader
+
+logger = telemetry.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldClaim:
+    """A claim that is not yet handed out."""
+
+    partition: int
+    claim: Claim
+    until: float
+
+
+class SharedConsumer(Consumer):
+    """One of many readers of a shared group: claims of ranges, acknowledged one by one."""
+
+    def __init__(self, reader: Reader):
+        super().__init__(reader)
+        self._turn = 0
+        self._held_claim: HeldClaim | None = None
+        self._cache: dict[int, deque[DecodedBatch]] = {}
+        self._previous: dict[int, int] = {}
+
+    async def _next_of(self, topic: Topic) -> Batch | None:
+        if batch := await self._take_up():
+            return batch
+        for _ in range(topic.partitions):
+            partition = self._turn % topic.partitions
+            self._turn += 1
+            while claim := await self._claim(partition):
+                until = time.monotonic() + self._reader.deadline.total_seconds()
+                self._held_claim = HeldClaim(partition, claim, until)
+                if batch := await self._take_up():
+                    return batch
+        return None
+
+    async def _take_up(self) -> Batch | None:
+        """Hand out the claim that is held: a new one, or one that a poll cut short left behind."""
+        held = self._held_claim
+        if held is None or (held.until < time.monotonic() and not self._reader.at_most_once):
+            return None
+        try:
+            batch = await self._batch_of(held.partition, held.claim)
+        except Unavailable:
+            raise
+        except TrunklineError:
+            self._forget()
+            raise
+        self._held_claim = None
+        return batch
+
+    def _forget(self) -> None:
+        self._held_claim = None
+        self._cache.clear()
+
+    async def _batch_of(self, partition: int, claim: Claim) -> Batch | None:
+        """A claim as a batch; None when it was a dead letter, or compaction has emptied it."""
+        if claim.attempts > self._reader.max_attempts:
+            await self._bury(partition, claim)
+            parts = []
+        else:
+            parts = await self._read(partition, claim)
+        if not parts and not self._reader.at_most_once:
+            with suppress(LeaseLost):  # it took too long, and somebody else does the same
+                await self._reader.db.run(calls.ack(self.topic, self.group, partition, claim.claim))
+        if not parts:
+            return None
+        return Batch(
+            self,
+            partition,
+            parts,
+            first_offset=claim.first_offset,
+            last_offset=claim.last_offset,
+            attempts=claim.attempts,
+            token=claim.claim,
+        )
+
+    async def _claim(self, partition: int) -> Claim | None:
+        reader = self._reader
+        claims = await reader.db.run(
+            calls.claim(
+                self.topic,
+                self.group,
+                partition,
+                max_messages=reader.max_messages,
+                deadline=None if reader.at_most_once else reader.deadline,
+                max_attempts=reader.max_attempts,
+                process=self.process,
+                start=reader.start,
+            )
+        )
+        return claims[0] if claims else None
+
+    async def _read(self, partition: int, claim: Claim) -> list[DecodedBatch]:
+        """The claimed messages, out of batches that are decoded already where possible."""
+        cache = self._cache.setdefault(partition, deque())
+        if claim.first_offset <= self._previous.get(partition, 0):
+            cache.clear()  # it went back: perhaps these offsets hold something else by now
+        self._previous[partition] = claim.last_offset
+        while cache and cache[0].last_offset < claim.first_offset:
+            cache.popleft()
+        reach = cache[-1].last_offset + 1 if cache else claim.first_offset
+        while reach <= claim.last_offset:
+            rows = await self._reader.db.run(
+                calls.fetch(
+                    self.topic,
+                    partition,
+                    reach,
+                    max_messages=claim.last_offset - reach + 1,
+                    max_bytes=self._reader.fetch_bytes,
+                )
+            )
+            if not rows:
+                break
+            cache.extend(whole.window(0, whole.n) for whole in map(decode, rows))
+            reach = cache[-1].last_offset + 1
+        return [
+            part for row in cache if (part := _between(row, claim.first_offset, claim.last_offset))
+        ]
+
+    async def _bury(self, partition: int, claim: Claim) -> None:
+        """Move messages that failed too often to ``<topic>.dead``, each with its reason."""
+        dead = f"{self.topic}.dead"
+        with suppress(Conflict):  # it is there, with settings of somebody's choice
+            await self._reader.db.run(calls.create(dead))
+        topic_id = (await self._reader.db.run(calls.settings(self.topic))).topic_id
+        for part in await self._read(partition, claim):
+            for offset, key, value, headers in zip(
+                part.offsets, part.keys, part.values, part.headers, strict=True
+            ):
+                origin = f"{topic_id}/{self.group}/{partition}/{offset}"
+                about = {
+                    "topic": self.topic,
+                    "group": self.group,
+                    "partition": partition,
+                    "offset": offset,
+                    "attempts": claim.attempts - 1,
+                    "reason": claim.reason or "its consumer did not acknowledge it in time",
+                }
+                batch = pack(
+                    [b"" if value is None else value],
+                    keys=[key],
+                    headers=[{**(headers or {}), "dead": about}],
+                )
+                # the id is made of the origin: burying twice buries once
+                await self._reader.db.run(
+                    calls.append_batch(
+                        dead, 0, batch, producer_id=uuid5(NAMESPACE_OID, origin), producer_seq=1
+                    )
+                )
+                logger.warning("dead letter", **about)
+
+    async def _leave(self) -> None:
+        held, at_most_once = self._held_claim, self._reader.at_most_once
+        self._forget()
+        if held is not None and not at_most_once:
+            await self._reader.db.run(
+                calls.release(self.topic, self.group, held.partition, held.claim.claim)
+            )
+
+    def settlement(self, batch: Batch) -> Call[None] | None:
+        if self._reader.at_most_once:
+            return None
+        return calls.ack(self.topic, self.group, batch.partition, batch.token)
+
+    async def release(self, batch: Batch, reason: str | None, retry_after: float) -> None:
+        if self._reader.at_most_once:
+            return
+        await self._reader.db.run(
+            calls.release(
+                self.topic,
+                self.group,
+                batch.partition,
+                batch.token,
+                retry_after=timedelta(seconds=retry_after),
+                reason=reason,
+            )
+        )
+
+    async def extend(self, batch: Batch, deadline: timedelta) -> None:
+        await self._reader.db.run(
+            calls.extend(self.topic, self.group, batch.partition, batch.token, deadline)
+        )
+
+
+def _between(row: DecodedBatch, first: int, last: int) -> DecodedBatch | None:
+    """The window of a whole row that lies between two offsets, or None when it is empty."""
+    if first <= row.base_offset and row.last_offset <= last:
+        return row if len(row) else None
+    offsets = row.offsets
+    begin = bisect_left(offsets, first)
+    end = bisect_left(offsets, last + 1)
+    return row.window(begin, end - begin) if end > begin else None
