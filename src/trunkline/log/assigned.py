@@ -15,6 +15,7 @@ from trunkline.core.errors import (
 )
 from trunkline.log import calls
 from trunkline.log.batches import DecodedBatch, StoredBatch, decode
+from trunkline.log.consumer import Batch, Consumer, Reader
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from trunkline.core.listen import Subscription
     from trunkline.log.models import Assignment, Topic
 
-from trunkline.log.consumer import Batch, Consumer, Reader
 
 logger = telemetry.get_logger(__name__)
 

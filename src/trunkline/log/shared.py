@@ -20,12 +20,12 @@ from trunkline.core.errors import (
 )
 from trunkline.log import calls
 from trunkline.log.batches import DecodedBatch, decode, pack
+from trunkline.log.consumer import Batch, Consumer, Reader
 
 if TYPE_CHECKING:
     from trunkline.core.calls import Call
     from trunkline.log.models import Claim, Topic
 
-from trunkline.log.consumer import Batch, Consumer, Reader
 
 logger = telemetry.get_logger(__name__)
 
