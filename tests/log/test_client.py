@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import trunkline
 from trunkline import (
@@ -300,6 +301,21 @@ async def test_a_message_knows_where_and_when(tl: Platform) -> None:
     (message,) = await all_of(tl, "orders")
     assert (message.topic, message.partition, message.offset) == ("orders", 0, 1)
     assert before < message.at < datetime.now(UTC) + timedelta(minutes=1)
+
+
+async def test_a_time_without_a_zone_is_local_wherever_the_server_is(
+    dsn: str, tl: Platform
+) -> None:
+    await tl.log.create("orders")
+    await tl.log.append("orders", THREE)
+    (first, *_) = await all_of(tl, "orders")
+    local = first.at.astimezone().replace(tzinfo=None)
+    there = conninfo_to_dict(dsn) | {"options": "-c timezone=Asia/Tokyo"}
+    async with trunkline.connect(make_conninfo("", **there)) as far:
+        assert await far.log.offset_at("orders", 0, local) == 1
+        assert await far.log.offset_at("orders", 0, local + timedelta(seconds=1)) == 4
+        async with far.log.consume("orders", "g", start=local + timedelta(seconds=1)) as consumer:
+            assert await consumer.poll(0) is None
 
 
 async def test_topics_are_managed_from_python(tl: Platform) -> None:

@@ -699,14 +699,21 @@ async def test_20_idle_consumers_write_nothing(dsn: str, tl: Platform, watch: Wa
         assert await execute(dsn, written, int(before)) == [], table
 
 
-@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("weight", ["values", "headers", "values as zstd"])
 async def test_memory_is_bounded_by_fetch_bytes_and_one_batch_whatever_the_backlog(
-    tl: Platform, codec: str
+    tl: Platform, weight: str
 ) -> None:
     batch_bytes, fetch_bytes = 1 << 20, 2 << 20
-    await tl.log.create("large", codec=codec)
-    for _ in range(25):  # compressed to nearly nothing, so that one fetch has all of it
-        await tl.log.append("large", [b"x" * 8192] * (batch_bytes // 8192))
+    # compressed it is nearly nothing, so that one fetch has all of it
+    await tl.log.create("large", codec="zstd" if "zstd" in weight else "none")
+    n = batch_bytes // 8192
+    heavy, light = [b"x" * 8192] * n, [b"x"] * n
+    headers = [{"x": "x" * 8192}] * n
+    for _ in range(25):
+        if weight == "headers":
+            await tl.log.append("large", light, headers=headers)
+        else:
+            await tl.log.append("large", heavy)
     read = 0
     async with tl.log.consume("large", "g", max_messages=20, fetch_bytes=fetch_bytes) as consumer:
         await consumer.poll(0)

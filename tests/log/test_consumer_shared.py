@@ -250,6 +250,7 @@ async def test_at_most_once_delivers_nothing_again(tl: Platform) -> None:
     async with share(tl, delivery="at-most-once", max_messages=2) as consumer:
         batch = await poll(consumer)
         assert await done(tl) == [(2, 0)]
+        await batch.extend(NEVER)
         await batch.release()
         await batch.commit()
         assert numbers(await poll(consumer)) == [3, 4]

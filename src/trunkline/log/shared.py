@@ -206,6 +206,8 @@ class SharedConsumer(Consumer):
         )
 
     async def extend(self, batch: Batch, deadline: timedelta) -> None:
+        if self._reader.at_most_once:
+            return
         await self._reader.db.run(
             calls.extend(self.topic, self.group, batch.partition, batch.token, deadline)
         )

@@ -60,7 +60,7 @@ begin
           return next;
           reach := last_offset + 1;
           rest := rest - take;
-          bytes := bytes + octet_length(payload) + coalesce(octet_length(keys), 0);
+          bytes := bytes + octet_length(payload) + coalesce(octet_length(keys), 0) + coalesce(octet_length(headers), 0);
           if rest <= 0 or bytes >= max_bytes then
             return;
           end if;
