@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
 from rich.console import Console
 
 from bench import log, tube
@@ -32,6 +33,7 @@ SETTINGS = {
     "autovacuum": "off",
 }
 
+_WAL_MEGABYTES = 1500
 _PIPE_WIDTH = 150  # columns, where there is no terminal to ask
 
 
@@ -41,6 +43,8 @@ def main(words: Sequence[str] | None = None) -> None:
     talk = Console(stderr=True, highlight=False, style="dim")
     with _database(options.dsn) as dsn:
         migrate.install(dsn)
+        if options.dsn is None and not options.quick:
+            _fill_wal(dsn)
         result = CAPABILITIES[options.capability].run(
             dsn,
             quick=options.quick,
@@ -82,6 +86,14 @@ def _database(dsn: str | None) -> Iterator[str]:
             yield target.dsn
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _fill_wal(dsn: str) -> None:
+    """Write WAL and throw it away, so that there are files to be used again."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for _ in range(_WAL_MEGABYTES):
+            connection.execute("select pg_logical_emit_message(false, '', repeat('x', 1048576))")
+        connection.execute("checkpoint")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -31,18 +32,25 @@ class Topics:
     def __init__(self, db: AsyncDb):
         self._db = db
         self._known: dict[str, Known] = {}
+        self._asking = asyncio.Lock()
 
     async def get(self, topic: str) -> Known:
         """The settings of a topic; `NotFound` when there is none."""
-        known = self._known.get(topic)
-        if known is None or known.until < time.monotonic():
-            known = Known(
-                await self._db.run(calls.settings(topic)),
-                await self._db.run(_message_bytes()),
-                time.monotonic() + REMEMBER_SECONDS,
-            )
-            self._known[topic] = known
+        if known := self._remembered(topic):
+            return known
+        async with self._asking:
+            known = self._remembered(topic)  # somebody else may have asked meanwhile
+            if known is None:
+                known = self._known[topic] = Known(
+                    await self._db.run(calls.settings(topic)),
+                    await self._db.run(_message_bytes()),
+                    time.monotonic() + REMEMBER_SECONDS,
+                )
         return known
+
+    def _remembered(self, topic: str) -> Known | None:
+        known = self._known.get(topic)
+        return None if known is None or known.until < time.monotonic() else known
 
     def forget(self, topic: str) -> None:
         """Ask anew next time."""

@@ -32,7 +32,6 @@ insert into {SCHEMA}.log_counter values (1, 1);
 create table {SCHEMA}.consumer_offsets (
   group_id text primary key, next_offset bigint not null default 1
 );
-create table {SCHEMA}.control (payload bytea not null);
 """
 
 _APPEND = f"""
@@ -105,10 +104,6 @@ class Baseline:
             messages = cursor.execute(_READ, (first, last)).fetchall()
         self._reader.commit()
         return messages
-
-    def insert(self, payload: bytes) -> None:
-        """A plain insert, to tell how fast the machine is at the moment."""
-        self._writer.execute(f"insert into {SCHEMA}.control values (%b)", [payload])
 
     def analyze(self) -> None:
         """Give the planner its statistics."""
