@@ -9,7 +9,9 @@ begin
     perform trunkline._raise('TL404', format('topic "%s" has no group "%s".', topic, group_name), 'List groups with log_groups().');
   end if;
   delete from trunkline.cursor_key k where k.resource = any (trunkline._log_resources(settings.topic_id, log_group_delete.group_name));
-  delete from trunkline.owner o where o.resource = any (trunkline._log_resources(settings.topic_id, log_group_delete.group_name));
+  -- epochs go on: a member of the group that was must not be able to commit in one that is made anew
+  update trunkline.owner o set epoch = o.epoch + 1, process = null, since = clock_timestamp()
+   where o.resource = any (trunkline._log_resources(settings.topic_id, log_group_delete.group_name));
   delete from trunkline.party p where p.party = trunkline._log_party(settings.topic_id, log_group_delete.group_name);
 end $$;
 comment on function trunkline.log_group_delete(text, text) is 'Forget a group and its positions.';
