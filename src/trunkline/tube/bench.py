@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = "id bigint primary key, customer int, status text, total numeric, note text"
 _ROWS = (
-    "select nextval('bench_tube.ids'), g % 1000, 'open', g * 1.5, 'a note of some length ' || g"
+    "select nextval('bench_tube.ids'), g %% 1000, 'open', g * 1.5, 'a note of some length ' || g"
     " from generate_series(1, %s) g"
 )
 
