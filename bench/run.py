@@ -44,7 +44,7 @@ def main(words: Sequence[str] | None = None) -> None:
     with _database(options.dsn) as dsn:
         migrate.install(dsn)
         if options.dsn is None and not options.quick:
-            _fill_wal(dsn)
+            _warm_up(dsn)
         result = CAPABILITIES[options.capability].run(
             dsn,
             quick=options.quick,
@@ -88,11 +88,18 @@ def _database(dsn: str | None) -> Iterator[str]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _fill_wal(dsn: str) -> None:
-    """Write WAL and throw it away, so that there are files to be used again."""
+def _warm_up(dsn: str) -> None:
+    """Bring the server to where it is after an hour: WAL files to use again, memory in use."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         for _ in range(_WAL_MEGABYTES):
             connection.execute("select pg_logical_emit_message(false, '', repeat('x', 1048576))")
+        connection.execute("create unlogged table bench_warm (filler text)")
+        connection.execute("alter table bench_warm alter filler set storage plain")
+        connection.execute(
+            "insert into bench_warm select repeat('x', 8000)"
+            " from generate_series(1, pg_size_bytes(current_setting('shared_buffers')) / 8192)"
+        )
+        connection.execute("drop table bench_warm")
         connection.execute("checkpoint")
 
 
