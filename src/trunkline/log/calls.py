@@ -12,6 +12,7 @@ from trunkline.log.models import (
     Assignment,
     Check,
     Claim,
+    Ends,
     Lag,
     Partition,
     Position,
@@ -200,6 +201,48 @@ def ready(topic: str, partitions: Sequence[int], up_to: Sequence[int]) -> Call[l
         "log_ready",
         {"topic": topic, "partitions": list(partitions), "up_to": list(up_to)},
         lambda rows: [row["log_ready"] for row in rows],
+        safe_to_repeat=True,
+        types={"partitions": "int[]", "up_to": "bigint[]"},
+    )
+
+
+def ends(topics: Sequence[str]) -> Call[list[Ends]]:
+    """Where the partitions of topics begin and end at this moment."""
+    return Call(
+        "log_ends",
+        {"topics": list(topics)},
+        many(Ends),
+        safe_to_repeat=True,
+        types={"topics": "text[]"},
+    )
+
+
+def position_check(topic: str, partition: int, next_offset: int, incarnation: int) -> Call[None]:
+    """Refuse an offset that was noted in another history."""
+    return Call(
+        "log_position_check",
+        {
+            "topic": topic,
+            "partition": partition,
+            "next_offset": next_offset,
+            "incarnation": incarnation,
+        },
+        nothing,
+        safe_to_repeat=True,
+    )
+
+
+def progress(topic: str, group: str, partitions: Sequence[int], up_to: Sequence[int]) -> Call[None]:
+    """Note how far a reader is that keeps its offsets elsewhere."""
+    return Call(
+        "log_progress",
+        {
+            "topic": topic,
+            "group_name": group,
+            "partitions": list(partitions),
+            "up_to": list(up_to),
+        },
+        nothing,
         safe_to_repeat=True,
         types={"partitions": "int[]", "up_to": "bigint[]"},
     )

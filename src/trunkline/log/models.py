@@ -71,6 +71,17 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
+class Ends:
+    """Where a partition begins and ends, and in which life of the server that was seen."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
 class Outgoing:
     """A message to append that is more than its value."""
 

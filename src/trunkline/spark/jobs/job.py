@@ -1,0 +1,108 @@
+"""What every job has: one owner at a time, and a way to say how far it is."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+from uuid import uuid4
+
+from trunkline.core import lease, telemetry
+from trunkline.core.calls import Call, scalar
+from trunkline.core.errors import Conflict, LeaseLost, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from uuid import UUID
+
+    from trunkline.core.db import Db
+
+logger = telemetry.get_logger(__name__)
+
+
+class Progress(Protocol):
+    """Told how far a job is: a bar on a terminal, structured lines elsewhere."""
+
+    def __call__(self, done: int, total: int | None, what: str) -> None: ...
+
+
+def silent(_done: int, _total: int | None, _what: str) -> None:
+    """Say nothing."""
+
+
+@contextmanager
+def shown(title: str) -> Iterator[Progress]:
+    """Progress for people on a terminal (stderr), as log lines otherwise."""
+    if not sys.stderr.isatty():
+
+        def line(done: int, total: int | None, what: str) -> None:
+            logger.info(title, done=done, total=total, what=what)
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task(title, total=None)
+
+        def bar(done: int, total: int | None, what: str) -> None:
+            bars.update(task, completed=done, total=total, description=f"{title} {what}".strip())
+
+        yield bar
+
+
+class Ownership:
+    """A process lease of the driver, renewed in the background, and what it owns."""
+
+    def __init__(self, db: Db, process: UUID):
+        self._db = db
+        self.process = process
+        self.lost = False
+
+    def take(self, resource: str) -> int:
+        """Own a resource; its epoch, or `Conflict` when a living process has it."""
+        epoch = self._db.run(
+            Call("owner_take", {"resource": resource, "process": self.process}, scalar)
+        )
+        if epoch is None:
+            raise Conflict(
+                f'"{resource}" is being worked on by another process.',
+                hint="Wait for it to end; trunkline doctor shows who it is.",
+            )
+        return int(epoch)
+
+    def check(self) -> None:
+        """Raise `LeaseLost` when the lease could not be renewed in time."""
+        if self.lost:
+            raise LeaseLost("the lease of this job ran out.", hint="Start it again.")
+
+
+@contextmanager
+def owning(db: Db, name: str) -> Iterator[Ownership]:
+    """Hold a lease while a job runs; whatever it took is free when the block ends."""
+    process = uuid4()
+    db.run(lease.renew(process, name))
+    ttl = db.run(lease.ttl()).total_seconds()
+    held = Ownership(db, process)
+    stop = threading.Event()
+
+    def keep() -> None:
+        while not stop.wait(ttl / 3):
+            try:
+                db.run(lease.renew(process, name))
+            except (Unavailable, LeaseLost):
+                held.lost = True
+                return
+
+    thread = threading.Thread(target=keep, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield held
+    finally:
+        stop.set()
+        thread.join()
+        db.run(lease.end(process))

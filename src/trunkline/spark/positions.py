@@ -1,0 +1,79 @@
+"""Offsets as Spark keeps them: `Positions`, and the JSON that users write in options.
+
+Offsets are the *next* ones to read, as in Kafka's source: ``{"orders": {"0": 1}}`` starts with the
+first message of partition 0.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trunkline.core.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EARLIEST, LATEST = -2, -1
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """The next offset of every partition, and the life of the server that they belong to."""
+
+    incarnation: int
+    next: Mapping[tuple[str, int], int]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is written into a checkpoint."""
+        topics: dict[str, dict[str, int]] = {}
+        for (topic, partition), offset in sorted(self.next.items()):
+            topics.setdefault(topic, {})[str(partition)] = offset
+        return {"version": _VERSION, "incarnation": self.incarnation, "next": topics}
+
+    @classmethod
+    def from_json(cls, written: Mapping[str, Any]) -> Positions:
+        """What was read from a checkpoint."""
+        version = written.get("version")
+        if version != _VERSION:
+            raise Invalid(
+                f"the checkpoint has offsets of version {version!r}, expected {_VERSION}.",
+                hint="It was written by another source, or by a newer Trunkline.",
+            )
+        return cls(
+            written["incarnation"],
+            {
+                (topic, int(partition)): offset
+                for topic, partitions in written["next"].items()
+                for partition, offset in partitions.items()
+            },
+        )
+
+
+def parse_offsets(option: str, text: str) -> str | dict[tuple[str, int], int]:
+    """``earliest``, ``latest``, or JSON: offsets by partition; -2 is earliest, -1 latest."""
+    if text.lower() in ("earliest", "latest"):
+        return text.lower()
+    example = '{"orders": {"0": 1, "1": -2}}'
+    try:
+        topics = json.loads(text)
+        found = {
+            (topic, int(partition)): offset
+            for topic, partitions in topics.items()
+            for partition, offset in partitions.items()
+        }
+    except (ValueError, AttributeError):
+        raise Invalid(
+            f"{option} is neither earliest, latest nor offsets in JSON: {text!r:.120}.",
+            hint=f"An example: {example}.",
+        ) from None
+    for (topic, partition), offset in found.items():
+        if isinstance(offset, bool) or not isinstance(offset, int) or offset < EARLIEST:
+            raise Invalid(
+                f'{option} of partition {partition} of "{topic}" is {offset!r}, expected a number.',
+                hint="Offsets start at 1; -2 means earliest and -1 latest.",
+            )
+    return found

@@ -1,0 +1,104 @@
+"""`session`: Spark set up for Trunkline; `register`: our sources in a session of yours."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trunkline.core.errors import BadRequest
+from trunkline.spark.java import find_java
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+SOURCES = {
+    "trunkline.log": "trunkline.spark.log_source:LogSource",
+}
+"""Every format, and the class that is behind it."""
+
+SETTINGS: Mapping[str, str] = {
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+"""What every session gets unless it is told otherwise."""
+
+FAST: Mapping[str, str] = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.sql.streaming.pollingDelay": "1",
+}
+"""Settings for streams whose latency counts: checkpoints on a local disk, without checksums."""
+
+_LOCAL: Mapping[str, str] = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+
+def session(
+    app: str, master: str | None = None, *, remote: str | None = None, **conf: str
+) -> SparkSession:
+    """The session of this process, made if there is none, with our sources in it.
+
+    ``master`` is ``local[*]`` unless given (``SPARK_REMOTE`` and ``spark-submit`` are obeyed);
+    ``remote`` speaks to a Spark Connect server instead. Settings are keyword arguments:
+    ``session("app", **{"spark.driver.memory": "4g"})``.
+    """
+    from pyspark.sql import SparkSession
+
+    if master and remote:
+        raise BadRequest("master and remote name two clusters.", hint="Leave one out.")
+    builder = SparkSession.builder.appName(app)
+    if remote:
+        for name, value in conf.items():
+            builder = builder.config(name, value)
+        return register(builder.remote(remote).getOrCreate())
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        os.environ["JAVA_HOME"] = str(find_java())
+        os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).with_name("conf")))
+        master = master or "local[*]"
+        builder = builder.master(master)
+    settings = dict(SETTINGS)
+    if master and master.startswith("local"):
+        settings |= _LOCAL
+        settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 2)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    for name, value in (settings | conf).items():
+        builder = builder.config(name, value)
+    return register(builder.getOrCreate())
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Make ``trunkline.log`` and the other formats known to a session; returns the session."""
+    for place in SOURCES.values():
+        module, _, name = place.partition(":")
+        spark.dataSource.register(getattr(import_module(module), name))
+    return spark
+
+
+def run_conf(pairs: list[str]) -> dict[str, Any]:
+    """``name=value`` pairs of a command line as settings."""
+    conf = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.startswith("spark."):
+            raise BadRequest(f'--conf takes spark.name=value, got "{pair}".')
+        conf[name] = value
+    return conf
