@@ -147,7 +147,7 @@ def test_without_rights_one_can_touch_rows_again_and_forge_nothing_else(
     assert documents(session, attachment, "1") == {"1": None}  # the row decides, not the touch
     stranger.execute(capture, [attachment + 1_000, "UPDATE", None])  # no such attachment
     for operation, shards in (("XXX", None), ("UPDATE", [-1])):
-        with refused("23514"):
+        with refused("TL422"):
             stranger.execute(capture, [attachment, operation, shards])
     assert feed.new() == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ from trunkline.tube import calls
 from trunkline.tube.client import Tubes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
     from trunkline.log.bench.lab import Lab
     from trunkline.log.bench.measure import Side
@@ -70,9 +70,11 @@ async def capture(lab: Lab) -> AsyncGenerator[Row]:
                     baseline=calling(_insert(connection, "bare", rows)),
                     target=target,
                 )
-        found = await interleave(
-            lab, {"ours": _writers(connect, "attached"), "baseline": _writers(connect, "bare")}
-        )
+        async with AsyncExitStack() as stack:
+            writers = [await stack.enter_async_context(connect()) for _ in range(8)]
+            found = await interleave(
+                lab, {"ours": _writers(writers, "attached"), "baseline": _writers(writers, "bare")}
+            )
         yield Row(
             "capture",
             "insert of 1 row, 8 writers, attached vs bare",
@@ -250,13 +252,13 @@ def _insert(connection: psycopg.AsyncConnection[Any], table: str, rows: int) -> 
     return work
 
 
-def _writers(connect: Callable[[], Any], table: str) -> Side:
-    async def side(seconds: float) -> Slice:
-        async def write() -> Slice:
-            async with connect() as connection:
-                return await calling(_insert(connection, table, 1))(seconds)
+def _writers(connections: Sequence[psycopg.AsyncConnection[Any]], table: str) -> Side:
+    """All at once, in sessions that stay: what a session has to load comes with the warm-up."""
 
-        parts = await asyncio.gather(*(write() for _ in range(8)))
+    async def side(seconds: float) -> Slice:
+        parts = await asyncio.gather(
+            *(calling(_insert(connection, table, 1))(seconds) for connection in connections)
+        )
         return Slice(
             sum(part.messages for part in parts),
             max(part.seconds for part in parts),

@@ -1,12 +1,12 @@
-/* The row of this life of the schema, made on first use.  The control file is read each time (about 15
-   microseconds), because a pooled session outlives a promotion and a setting could be forged.
+/* The row of this life of the schema, made on first use.  The timeline is read each time, because a pooled session
+   outlives a promotion.
    Only the latest row counts: whoever was restored elsewhere and comes back begins a new life. */
 create or replace function trunkline._incarnation_row()
 returns trunkline.incarnation language plpgsql as $$
 declare
-  identifier bigint := (pg_control_system()).system_identifier;
+  identifier bigint := trunkline._system_identifier();
   line int := ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int;
-  base oid := (select d.oid from pg_database d where d.datname = current_database());
+  base oid := trunkline._database_oid();
   home oid := 'trunkline'::regnamespace;
   latest trunkline.incarnation;
 begin

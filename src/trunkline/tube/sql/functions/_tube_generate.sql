@@ -21,7 +21,7 @@ begin
     perform trunkline._tube_capture_truncate(%1$s);
     return null;
   end if;%2$s
-  if keys is not null then
+  if cardinality(keys) > 0 then
     perform trunkline._tube_capture(%1$s, tg_op, shards, keys);
   end if;
   return null;%3$s

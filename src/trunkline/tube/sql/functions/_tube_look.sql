@@ -9,12 +9,12 @@ declare
   image text := concat('select ', case when not one then 'distinct ' end, case when computed then trunkline._tube_shard(attached) || ' as shard, ' end,
     trunkline._tube_key(attached), ' as key from ');
   wanted text := ' r' || coalesce(' where ' || matches, '');
-  gather text := case when computed then 'select array_agg(t.shard), array_agg(t.key) into shards, keys from (' else 'select array_agg(t.key) into keys from (' end;
+  gather text := case when computed then 'select array_agg(t.shard), array_agg(t.key) into shards, keys from (%s) t;' else 'keys := array(%s);' end;
 begin
   return concat(
-    E'\n    if tg_op = ''INSERT'' then\n      ', gather, image, 'new_rows', wanted, ') t;',
-    E'\n    elsif tg_op = ''DELETE'' then\n      ', gather, image, 'old_rows', wanted, ') t;',
-    E'\n    else\n      ', gather, image, 'old_rows', wanted, ' union ', image, 'new_rows', wanted, ') t;',
+    E'\n    if tg_op = ''INSERT'' then\n      ', format(gather, image || 'new_rows' || wanted),
+    E'\n    elsif tg_op = ''DELETE'' then\n      ', format(gather, image || 'old_rows' || wanted),
+    E'\n    else\n      ', format(gather, concat(image, 'old_rows', wanted, ' union ', image, 'new_rows', wanted)),
     E'\n    end if;');
 end $$;
 select trunkline._access('_tube_look(trunkline.tube_table, text)', 'writer');
