@@ -40,10 +40,10 @@ THEMES = {
     "log": {
         "Topics": "create alter delete list describe settings",
         "Append": "append append_text append_batch flush partition_of",
-        "Read": "read fetch ready offset_at",
+        "Read": "read fetch ready ends offset_at position_check",
         "Assigned groups": "join commit leave",
         "Shared groups": "claim ack release extend",
-        "Any group": "groups lag seek group_delete",
+        "Any group": "groups lag seek progress group_delete",
         "Upkeep": "trim compact verify",
         "Duties of maintain()": "segments_seal segments_retire segments_drop topics_compact",
     },
