@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tests.fixtures.stores import change, opened
 
 from trunkline.core.errors import Forbidden, Invalid, NotFound, Unavailable
+from trunkline.testing import eventually
 from trunkline.tube.downstreams.postgres import PostgresDownstream
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ async def test_postgres_says_that_its_table_is_missing(mirror_dsn: str) -> None:
         "relation text, shard int, key text",
         "relation text, shard int, key text, document jsonb, version bigint, written_at timestamp",
         "relation text, shard int, key text, document int, version bigint, written_at timestamp,"
+        " primary key (relation, shard, key)",
+        "relation text, shard int, key text, document jsonb, version bigint, written_at timestamp,"
         " primary key (relation, shard, key)",
     ],
 )
@@ -122,6 +125,25 @@ async def test_postgres_forgets_tombstones_after_their_time(mirror_dsn: str) -> 
         await downstream.delete([change("newest", at=1)])
     keys = await query(mirror_dsn, "select key from trunkline_documents order by key")
     assert keys == [("new",), ("newest",)]
+
+
+async def test_postgres_writes_next_to_no_index_when_documents_are_written_anew(
+    mirror_dsn: str,
+) -> None:
+    async with opened(PostgresDownstream(dsn=mirror_dsn)) as downstream:
+        for at in (1, 2, 3):
+            await downstream.upsert([change(str(n), {"at": at}, at=at) for n in range(500)])
+
+    async def unindexed() -> None:
+        [[written, beside]] = await query(
+            mirror_dsn,
+            "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where schemaname = %s",
+            [schema_of(mirror_dsn)],
+        )
+        assert written == 1_000
+        assert beside > 900  # the last row of a page may not find room
+
+    await eventually(unindexed)
 
 
 @pytest.mark.parametrize(
