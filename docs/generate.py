@@ -45,6 +45,7 @@ THEMES = {
         "Shared groups": "claim ack release extend",
         "Any group": "groups lag seek progress group_delete",
         "Upkeep": "trim compact verify",
+        "Archive": "archivable archive_add archives",
         "Duties of maintain()": "segments_seal segments_retire segments_drop topics_compact",
     },
     "core": {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.log.archiving import archive, drop_archived
+from tests.log.steps import fill, seal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,6 +131,33 @@ def test_verify_answers_by_exit_code(cli: Cli, numbers: str, sql: psycopg.Connec
     broken = cli("log", "verify", numbers)
     assert broken.code == 1
     assert any(row["problem"] for row in broken.rows)
+
+
+def test_archived_and_hot_messages_are_read_as_one_topic(
+    cli: Cli, sql: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    made = cli("log", "create", "orders", "--archive")
+    assert made.rows["archive"] is True
+    fill(sql, 3)
+    seal(sql)
+    fill(sql, 2)
+    archive(sql, tmp_path)
+    drop_archived(sql)
+    (described,) = cli("log", "describe", "orders").rows
+    assert (described["first_offset"], described["archived_first"]) == (4, 1)
+    assert [row["offset"] for row in cli("log", "read", "orders").rows] == [1, 2, 3, 4, 5]
+    assert [row["offset"] for row in cli("log", "read", "orders", "--from", "hot").rows] == [4, 5]
+    assert [row["offset"] for row in cli("log", "read", "orders", "--last", "4").rows] == [
+        2,
+        3,
+        4,
+        5,
+    ]
+    consumed = cli(
+        "log", "consume", "orders", "--group", "g", "--from", "earliest", "--wait", "0.2"
+    )
+    assert [row["offset"] for row in consumed.rows] == [1, 2, 3, 4, 5]
+    assert cli("log", "alter", "orders", "--no-archive").rows["archive"] is False
 
 
 def test_an_empty_table_says_so(cli: Cli) -> None:

@@ -99,6 +99,7 @@ def consume(session: Session) -> None:
 def test_a_reader_reads_and_commits_and_cannot_append(session: Session, reader: Session) -> None:
     session.execute(APPEND)
     consume(reader)
+    reader.execute("select trunkline.log_archives('orders'), trunkline.log_archivable()")
     for statement in (
         APPEND,
         "select trunkline.log_create('mine')",
@@ -116,6 +117,7 @@ def test_a_writer_appends_and_reads_and_cannot_configure(writer: Session) -> Non
     for statement in (
         "select trunkline.config_set('lease.ttl', '1 day')",
         "select trunkline.log_delete('orders')",
+        "select trunkline.log_archive_add('orders', 0, 1, 1, 1, 1, '/a', 'parquet', '[]', '', 1)",
         "call trunkline.maintain()",
     ):
         with refused("42501"):

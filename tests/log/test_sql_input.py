@@ -13,6 +13,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from tests.fixtures.asking import ask, column, refused
 from tests.fixtures.postgres import new_database
+from tests.log.archiving import CHECKSUM
 from tests.log.steps import (
     TOPIC,
     Session,
@@ -64,7 +65,7 @@ ODD_BUT_FINE = ["a", "7", ".", "-", "_", "A.b-c_9", "x" * 200, "pg_class", "sele
 
 @pytest.fixture(scope="module")
 def furnished(server: AnyServer, template: str) -> Iterator[Session]:
-    """A topic whose offsets 5 to 10 are there, a compacted one, a group of each mode.
+    """A topic with offsets 5 to 10, a compacted one, one to archive, a group of each mode.
 
     One database for all cases: that nothing changes is what they are about.
     """
@@ -79,6 +80,9 @@ def furnished(server: AnyServer, template: str) -> Iterator[Session]:
         call(session, "log_trim", topic=TOPIC, partition=0, before_offset=5)
         create(session, "state", compact=True)
         append(session, b"1", topic="state", keys=[b"a"])
+        create(session, "kept", archive=True)
+        append(session, b"1", b"2", topic="kept")
+        seal(session, "kept")
         claim(session, 2, HOUR, start="6")
         join(session, process(session))
         yield session
@@ -426,6 +430,7 @@ SOUND: dict[str, dict[str, Any]] = {
         "compact": False,
         "codec": "none",
         "early_release": False,
+        "archive": False,
     },
     "log_append": {
         **APPEND,
@@ -444,6 +449,21 @@ SOUND: dict[str, dict[str, Any]] = {
         "release_early": False,
     },
     "log_append_text": {"topic": TOPIC, "message": "x", "key": "k", "headers": Jsonb({})},
+    "log_archivable": {"topic": "kept"},
+    "log_archive_add": {
+        "topic": "kept",
+        "partition": 0,
+        "first_offset": 1,
+        "last_offset": 2,
+        "messages": 2,
+        "bytes": 10,
+        "location": "/archive",
+        "format": "parquet",
+        "files": Jsonb([{"path": "x", "messages": 2}]),
+        "checksum": CHECKSUM,
+        "segment_id": "segment",
+    },
+    "log_archives": {"topic": "kept", "partition": 0, "from_offset": 1},
     "log_claim": {
         **CLAIM,
         "max_messages": 1,
@@ -451,6 +471,7 @@ SOUND: dict[str, dict[str, Any]] = {
         "max_attempts": 5,
         "process": "process",
         "start": "earliest",
+        "archived": False,
     },
     "log_commit": COMMIT,
     "log_compact": {"topic": "state", "partition": 0},
@@ -462,6 +483,7 @@ SOUND: dict[str, dict[str, Any]] = {
         "compact": False,
         "codec": "none",
         "early_release": False,
+        "archive": False,
     },
     "log_delete": {"topic": TOPIC},
     "log_describe": {"topic": TOPIC},
@@ -509,10 +531,12 @@ SOUND: dict[str, dict[str, Any]] = {
 
 # Where NULL means something: left as it is, chosen by us, all of them, not given.
 MEANINGFUL = {
-    "log_alter": "partitions retention retention_bytes compact codec early_release",
+    "log_alter": "partitions retention retention_bytes compact codec early_release archive",
     "log_append": "partition keys headers",
     "log_append_batch": "value_valid key_valid headers release_early",
     "log_append_text": "key headers",
+    "log_archivable": "topic",
+    "log_archives": "partition from_offset",
     "log_claim": "deadline process start",
     "log_compact": "partition",
     "log_create": "retention retention_bytes",
@@ -542,9 +566,14 @@ def test_null_for_any_argument_is_refused_by_name_or_means_something(
     """Without a name the call is sound, and has to be: else the other cases would prove little."""
     arguments = dict(SOUND[function])
     claimed = "select c.claim from trunkline.cursor k, trunkline._log_claims(k.state) c"
-    present = {"claim": claimed, "process": "select process from trunkline.lease"}
+    sealed = "select segment_id from trunkline.log_archivable('kept')"
+    present = {
+        "claim": claimed,
+        "process": "select process from trunkline.lease",
+        "segment_id": sealed,
+    }
     for argument, query in present.items():
-        if arguments.get(argument) == argument:
+        if arguments.get(argument) in (argument, argument.removesuffix("_id")):
             arguments[argument] = ask(furnished, query)
     if name is not None:
         arguments[name] = None

@@ -64,7 +64,7 @@ def check_groups(connection: "psycopg.Connection[Any]", *, far_behind: int) -> "
 
     groups = execute(connection, calls.lag())
     firsts = {
-        (topic, partition.partition): partition.first_offset
+        (topic, partition.partition): partition.earliest
         for topic in {group.topic for group in groups}
         for partition in execute(connection, calls.describe(topic))
     }

@@ -78,9 +78,9 @@ def retention_bytes(text: str | None) -> int | None:
 
 
 def start(text: str, *, option: str = "--from") -> str | int | datetime:
-    """``earliest``, ``latest``, an offset, a time, or ``2h ago``."""
+    """``earliest``, ``hot``, ``latest``, an offset, a time, or ``2h ago``."""
     word = text.strip()
-    if word.lower() in {"earliest", "latest"}:
+    if word.lower() in {"earliest", "hot", "latest"}:
         return word.lower()
     if re.fullmatch(r"-?\d+", word):
         return int(word)
@@ -90,7 +90,7 @@ def start(text: str, *, option: str = "--from") -> str | int | datetime:
         return datetime.fromisoformat(word).astimezone()
     except ValueError:
         raise Invalid(
-            f'{option} takes earliest, latest, an offset or a time, got "{text}".',
+            f'{option} takes earliest, hot, latest, an offset or a time, got "{text}".',
             hint='For example: --from 120, --from 2030-01-31T12:00, --from "2h ago".',
         ) from None
 

@@ -28,7 +28,14 @@ Codec = Annotated[
     str | None, typer.Option(metavar="none|zstd", help="How clients pack batches by default.")
 ]
 
-_SETTINGS = ("topic", "partitions", "retention", "retention_bytes", "compact", "codec")
+Archive = Annotated[
+    bool | None,
+    typer.Option(
+        "--archive/--no-archive", help="Nothing leaves before `trunkline spark archive` has it."
+    ),
+]
+
+_SETTINGS = ("topic", "partitions", "retention", "retention_bytes", "compact", "codec", "archive")
 
 
 @command(
@@ -53,6 +60,7 @@ def create(
         bool,
         flag("--early-release", help="Many writers on a slow disk; see the reference."),
     ] = False,
+    archive: Archive = None,
 ) -> None:
     """Create a topic; harmless when it is there with the same settings."""
     from trunkline.cli import inputs
@@ -66,6 +74,7 @@ def create(
         compact=compact,
         codec=codec or "none",
         early_release=early_release,
+        archive=bool(archive),
     )
     with invocation.session() as session:
         invocation.print_one(_settings(session.run(call)), columns=_SETTINGS)
@@ -91,13 +100,14 @@ def alter(
         bool | None,
         typer.Option("--early-release/--no-early-release", help="As for create."),
     ] = None,
+    archive: Archive = None,
 ) -> None:
     """Change settings of a topic; what is not named stays."""
     from trunkline.cli import inputs
     from trunkline.core.errors import BadRequest
     from trunkline.log import calls
 
-    asked = (partitions, retention, retention_bytes, codec, early_release)
+    asked = (partitions, retention, retention_bytes, codec, early_release, archive)
     if all(value is None for value in asked):
         raise BadRequest("nothing to change.", hint=f"Name a setting: trunkline log alter {topic}")
     call = calls.alter(
@@ -109,6 +119,7 @@ def alter(
         ),
         codec=codec,
         early_release=early_release,
+        archive=archive,
     )
     with invocation.session() as session:
         before = session.run(calls.settings(topic)).partitions
@@ -148,7 +159,7 @@ def list_topics(invocation: Invocation) -> None:
 
 @command(app, example="trunkline log describe orders", reads=True, panel="Topics")
 def describe(invocation: Invocation, topic: Topic) -> None:
-    """Show the partitions of a topic: offsets, segments, bytes."""
+    """Show the partitions of a topic: offsets, segments, bytes, what is archived."""
     from trunkline.log import calls
 
     with invocation.session() as session:
@@ -172,6 +183,7 @@ def _in_words(topic: Any) -> str:
         f"{topic.topic}: kept {' or '.join(kept) or 'for ever'}",
         f"codec {topic.codec}",
         *(["compacted"] if topic.compact else []),
+        *(["archived"] if topic.archive else []),
         *(["early release"] if topic.early_release else []),
     ]
     return ", ".join(words)

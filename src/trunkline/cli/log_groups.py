@@ -31,7 +31,7 @@ def seek(
     to: Annotated[
         str,
         typer.Option(
-            "--to", metavar="PLACE", help='earliest, latest, an offset, a time, or "2h ago".'
+            "--to", metavar="PLACE", help='earliest, hot, latest, an offset, a time, or "2h ago".'
         ),
     ],
     partition: Partition = None,

@@ -25,7 +25,7 @@ FIELDS = ("topic", "partition", "offset", "at", "key", "value", "headers")
 
 _FOR_PEOPLE = ("partition", "offset", "at", "key", "value")
 _MOST = 1_000  # messages that are printed, then committed, at once
-_PLACES = 'earliest, latest, an offset, a time, or "2h ago".'
+_PLACES = 'earliest, hot (not archived), latest, an offset, a time, or "2h ago".'
 
 Print = Annotated[
     str | None,
@@ -81,11 +81,7 @@ async def _read(
     async with invocation.platform() as platform:
         parts = await platform.log.describe(topic)
         for part in parts if partition is None else _only(parts, topic, partition):
-            first = (
-                await _first_offset(platform, topic, part, place)
-                if last is None
-                else max(part.first_offset, part.last_offset - last + 1)
-            )
+            first = place if last is None else max(part.earliest, part.last_offset - last + 1)
             rest = None if limit is None else limit - printer.count
             gathered = []
             async for message in platform.log.read(topic, part.partition, start=first, limit=rest):
@@ -103,14 +99,6 @@ def _only(parts: "list[Part]", topic: str, partition: int) -> "list[Part]":
     if not found:
         raise NotFound(f'topic "{topic}" has partitions 0 to {len(parts) - 1}, got {partition}.')
     return found
-
-
-async def _first_offset(platform: "Platform", topic: str, part: "Part", place: "Start") -> int:
-    if isinstance(place, int):
-        return place
-    if isinstance(place, str):
-        return part.first_offset if place == "earliest" else part.last_offset + 1
-    return await platform.log.offset_at(topic, part.partition, place)
 
 
 def consume(

@@ -115,9 +115,7 @@ def _offset(session: Session, topic: str, partition: int, place: Any) -> int:
         return place
     if not isinstance(place, str):
         return session.run(calls.offset_at(topic, partition, place))
-    parts = {part.partition: part for part in session.run(calls.describe(topic))}
+    parts = {part.partition for part in session.run(calls.describe(topic))}
     if partition not in parts:
         return 1  # the call that follows says what is wrong
-    return (
-        parts[partition].first_offset if place == "earliest" else parts[partition].last_offset + 1
-    )
+    return session.run(calls.place(topic, partition, place))

@@ -14,6 +14,7 @@ from trunkline.core.errors import (
     PositionTrimmed,
 )
 from trunkline.log import calls
+from trunkline.log.archived import ArchivedReader, fetch
 from trunkline.log.batches import DecodedBatch, StoredBatch, decode
 from trunkline.log.consumer import Batch, Consumer, Reader
 
@@ -44,6 +45,7 @@ class Share:
     maybe_ready: bool = True
     in_doubt: bool = False
     surplus_since: float | None = None
+    archived: ArchivedReader = field(default_factory=ArchivedReader)
 
     @property
     def settled(self) -> bool:
@@ -130,7 +132,8 @@ class AssignedConsumer(Consumer):
     async def _fetch(self, share: Share) -> None:
         asked_for = share.next_offset
         try:
-            rows = await self._reader.db.run(
+            rows = await fetch(
+                self._reader.db,
                 calls.fetch(
                     self.topic,
                     share.partition,
@@ -138,7 +141,8 @@ class AssignedConsumer(Consumer):
                     max_messages=max(self._reader.max_messages, 100_000),
                     max_bytes=self._reader.fetch_bytes,
                     incarnation=share.incarnation,
-                )
+                ),
+                share.archived,
             )
         except PositionTrimmed:
             self._rejoin_at = 0.0  # perhaps somebody answers it with a seek

@@ -238,6 +238,11 @@ class DecodedBatch:
         ids = self._content.event_ids
         return [None] * self.take if ids is None else [*self._integers("q", ids)]
 
+    @property
+    def event_ids_buffer(self) -> bytes | None:
+        """The event ids of the whole row as int64, when it has any."""
+        return self._content.event_ids
+
     def to_arrow(self) -> pa.Table:
         """Columns offset, timestamp, key, value and headers (JSON text); no value is copied."""
         from trunkline.log import arrow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +11,8 @@ from trunkline.core.calls import Call, many, nothing, one, scalar
 from trunkline.core.errors import Invalid, NotFound
 from trunkline.log.batches import PackedBatch, StoredBatch
 from trunkline.log.models import (
+    Archived,
+    ArchivedFile,
     Assignment,
     Check,
     Claim,
@@ -16,6 +20,7 @@ from trunkline.log.models import (
     Lag,
     Partition,
     Position,
+    SealedSegment,
     Start,
     Topic,
     TopicSize,
@@ -35,6 +40,7 @@ def create(
     compact: bool = False,
     codec: str = "none",
     early_release: bool = False,
+    archive: bool = False,
 ) -> Call[Topic]:
     """Create a topic; harmless when it is there with the same settings."""
     return Call(
@@ -47,6 +53,7 @@ def create(
             "compact": compact,
             "codec": codec,
             "early_release": early_release,
+            "archive": archive,
         },
         one(Topic),
         safe_to_repeat=True,
@@ -61,6 +68,7 @@ def alter(
     retention_bytes: int | None = None,
     codec: str | None = None,
     early_release: bool | None = None,
+    archive: bool | None = None,
 ) -> Call[Topic]:
     """Change settings of a topic; None leaves one as it is, ``"infinity"`` or 0 keeps for ever."""
     return Call(
@@ -73,6 +81,7 @@ def alter(
             "retention_bytes": retention_bytes,
             "codec": codec,
             "early_release": early_release,
+            "archive": archive,
         },
         one(Topic),
         safe_to_repeat=True,
@@ -91,7 +100,7 @@ def list_topics() -> Call[list[TopicSize]]:
 
 
 def describe(topic: str) -> Call[list[Partition]]:
-    """The partitions of a topic: offsets, segments, bytes."""
+    """The partitions of a topic: offsets, segments, bytes, what is archived."""
     return Call("log_describe", {"topic": topic}, many(Partition), safe_to_repeat=True)
 
 
@@ -184,14 +193,15 @@ def place(topic: str, partition: int, start: Start) -> Call[int]:
     def offset(rows: list[dict[str, Any]]) -> int:
         for row in rows:
             if row["partition"] == partition:
-                first, last = int(row["first_offset"]), int(row["last_offset"])
-                return first if start == "earliest" else last + 1
+                found = Partition(**row)
+                places = {"earliest": found.earliest, "hot": found.first_offset}
+                return places.get(str(start), found.last_offset + 1)
         raise NotFound(
             f'topic "{topic}" has partitions 0 to {len(rows) - 1}, asked for {partition}.'
         )
 
-    if start not in ("earliest", "latest"):
-        raise Invalid(f'a start is earliest, latest, an offset or a time, got "{start}".')
+    if start not in ("earliest", "hot", "latest"):
+        raise Invalid(f'a start is earliest, hot, latest, an offset or a time, got "{start}".')
     return Call("log_describe", {"topic": topic}, offset, safe_to_repeat=True)
 
 
@@ -316,6 +326,7 @@ def claim(
     max_attempts: int = 5,
     process: UUID | None = None,
     start: Start = "earliest",
+    archived: bool = False,
 ) -> Call[list[Claim]]:
     """Claim the next messages of a partition for one of many readers of a shared group."""
     return Call(
@@ -329,6 +340,7 @@ def claim(
             "max_attempts": max_attempts,
             "process": process,
             "start": start_text(start),
+            "archived": archived,
         },
         many(Claim),
         safe_to_repeat=True,  # a claim whose answer got lost comes back after its deadline
@@ -421,6 +433,54 @@ def verify(topic: str) -> Call[list[Check]]:
     return Call("log_verify", {"topic": topic}, many(Check), safe_to_repeat=True)
 
 
+def archivable(topic: str | None = None) -> Call[list[SealedSegment]]:
+    """Sealed segments that are not archived yet: of a topic, or of all that ask for it."""
+    return Call("log_archivable", {"topic": topic}, many(SealedSegment), safe_to_repeat=True)
+
+
+def archives(
+    topic: str, *, partition: int | None = None, from_offset: int = 1
+) -> Call[list[Archived]]:
+    """What is archived of a topic: ranges, files and checksums."""
+    return Call(
+        "log_archives",
+        {"topic": topic, "partition": partition, "from_offset": from_offset},
+        many(_archived),
+        safe_to_repeat=True,
+    )
+
+
+def archive_add(
+    segment: SealedSegment,
+    *,
+    location: str,
+    format: str,  # noqa: A002
+    files: Sequence[ArchivedFile],
+    bytes: int,  # noqa: A002
+    checksum: str,
+) -> Call[Archived]:
+    """Note that a sealed segment was copied to files: retention may take it then."""
+    return Call(
+        "log_archive_add",
+        {
+            "topic": segment.topic,
+            "partition": segment.partition,
+            "first_offset": segment.first_offset,
+            "last_offset": segment.last_offset,
+            "messages": sum(file.messages for file in files),
+            "bytes": bytes,
+            "location": location,
+            "format": format,
+            "files": json.dumps([asdict(file) for file in files]),
+            "checksum": checksum,
+            "segment_id": segment.segment_id,
+        },
+        one(_archived),
+        safe_to_repeat=True,
+        types={"files": "jsonb"},
+    )
+
+
 def start_text(start: Start) -> str:
     """A start as SQL takes it; a time without a zone is local, whatever the server's zone is."""
     return start.astimezone().isoformat() if isinstance(start, datetime) else str(start)
@@ -428,6 +488,11 @@ def start_text(start: Start) -> str:
 
 def _claim(topic: str, group: str, partition: int, claim: int) -> dict[str, Any]:
     return {"topic": topic, "group_name": group, "partition": partition, "claim": claim}
+
+
+def _archived(*, files: list[dict[str, Any]], topic_id: int | None = None, **row: Any) -> Archived:
+    found = tuple(ArchivedFile(file["path"], int(file["messages"])) for file in files)
+    return Archived(files=found, **row)
 
 
 def _stored(*, written_by: int, **row: Any) -> StoredBatch:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
 from trunkline.core.errors import BadRequest, Invalid, LeaseLost
 from trunkline.log import calls
+from trunkline.log.archived import ArchivedReader, fetch, fetch_blocking
 from trunkline.log.assigned import AssignedConsumer
 from trunkline.log.batches import decode
 from trunkline.log.consumer import Batch, Consumer, Reader
@@ -63,6 +64,9 @@ class Log(AsyncFace):
     trim = awaited(calls.trim)
     compact = awaited(calls.compact)
     verify = awaited(calls.verify)
+    archivable = awaited(calls.archivable)
+    archives = awaited(calls.archives)
+    archive_add = awaited(calls.archive_add)
 
     async def append(
         self,
@@ -178,12 +182,17 @@ class Log(AsyncFace):
         limit: int | None = None,
         fetch_bytes: int = 4 << 20,
     ) -> AsyncIterator[Message]:
-        """The messages of one partition from a start on, up to what is there now; no group."""
-        if not isinstance(start, int):
-            start = await self._db.run(calls.place(topic, partition, start))
-        reading = Reading(topic, partition, start, limit, fetch_bytes)
+        """The messages of one partition from a start on, up to what is there now; no group.
+
+        What is archived comes from its files, and then the rest from the database: one topic.
+        """
+        first = start
+        if not isinstance(first, int):
+            first = await self._db.run(calls.place(topic, partition, first))
+        reading = Reading(topic, partition, first, limit, fetch_bytes, since=start)
+        archived = ArchivedReader()
         while call := reading.next_call():
-            for row in await self._db.run(call):
+            for row in await fetch(self._db, call, archived):
                 for message in reading.messages(row):
                     yield message
 
@@ -219,6 +228,9 @@ class SyncLog(SyncFace):
     trim = blocking(calls.trim)
     compact = blocking(calls.compact)
     verify = blocking(calls.verify)
+    archivable = blocking(calls.archivable)
+    archives = blocking(calls.archives)
+    archive_add = blocking(calls.archive_add)
 
     def append(
         self,
@@ -266,18 +278,29 @@ class SyncLog(SyncFace):
         fetch_bytes: int = 4 << 20,
     ) -> Iterator[Message]:
         """As `Log.read`."""
-        if not isinstance(start, int):
-            start = self._db.run(calls.place(topic, partition, start))
-        reading = Reading(topic, partition, start, limit, fetch_bytes)
+        first = start
+        if not isinstance(first, int):
+            first = self._db.run(calls.place(topic, partition, first))
+        reading = Reading(topic, partition, first, limit, fetch_bytes, since=start)
+        archived = ArchivedReader()
         while call := reading.next_call():
-            for row in self._db.run(call):
+            for row in fetch_blocking(self._db, call, archived):
                 yield from reading.messages(row)
 
 
 class Reading:
     """How far a plain read has come; the same for both faces."""
 
-    def __init__(self, topic: str, partition: int, start: int, limit: int | None, fetch_bytes: int):
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        limit: int | None,
+        fetch_bytes: int,
+        *,
+        since: Start | None = None,
+    ):
         self._topic = topic
         self._partition = partition
         self._next_offset = start
@@ -285,6 +308,7 @@ class Reading:
         self._fetch_bytes = fetch_bytes
         self._incarnation: int | None = None
         self._asked_for: int | None = None
+        self._since = since.astimezone() if isinstance(since, datetime) else None
 
     def next_call(self) -> Call[list[StoredBatch]] | None:
         """What to ask for now; None at the end."""
@@ -303,12 +327,14 @@ class Reading:
     def messages(self, row: StoredBatch) -> Iterator[Message]:
         """The messages of a row that was asked for."""
         part = decode(row)
+        wanted = self._since is None or part.at >= self._since  # among archived ones it is coarse
         columns = zip(part.offsets, part.keys, part.values, part.headers, strict=True)
-        for offset, key, value, headers in columns:
+        for offset, key, value, headers in columns if wanted else ():
             yield Message(self._topic, self._partition, offset, part.at, key, value, headers)
         whole = part.skip + part.take == part.n
         self._next_offset = 1 + (part.last_offset if whole else part.offsets[-1])
-        self._left = None if self._left is None else self._left - len(part)
+        if self._left is not None and wanted:
+            self._left -= len(part)
         self._incarnation = part.incarnation
 
 

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 Start = str | int | datetime
-"""Where to begin: ``"earliest"``, ``"latest"``, an offset, or a time."""
+"""Where to begin: ``"earliest"``, ``"hot"`` (the first that is not only archived), ``"latest"``, an
+offset, or a time."""
 
 
 class Mode(StrEnum):
@@ -40,6 +41,7 @@ class Topic:
     compact: bool
     codec: str
     early_release: bool
+    archive: bool
     created_at: datetime
 
 
@@ -56,6 +58,7 @@ class TopicSize:
     compact: bool
     codec: str
     early_release: bool
+    archive: bool
     created_at: datetime
 
 
@@ -68,6 +71,60 @@ class Partition:
     last_offset: int
     segments: int
     bytes: int
+    archived_first: int | None
+    archived_last: int | None
+
+    @property
+    def earliest(self) -> int:
+        """The first offset that can be read without a gap, archived or not."""
+        if self.archived_first is None or (self.archived_last or 0) < self.first_offset - 1:
+            return self.first_offset
+        return min(self.first_offset, self.archived_first)
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSegment:
+    """A segment that takes no appends any more and is not archived yet."""
+
+    topic: str
+    partition: int
+    segment_id: int
+    first_offset: int
+    last_offset: int
+    bytes: int
+    last_at: datetime
+
+    @property
+    def messages(self) -> int:
+        """How many messages it holds."""
+        return self.last_offset - self.first_offset + 1
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedFile:
+    """A file of the archive; ``path`` is relative to the location of the topic's archive."""
+
+    path: str
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """A segment that was copied to files: a row of the manifest."""
+
+    partition: int
+    first_offset: int
+    last_offset: int
+    messages: int
+    bytes: int
+    location: str
+    format: str
+    files: tuple[ArchivedFile, ...]
+    checksum: str
+    incarnation: int
+    segment_id: int
+    last_at: datetime
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from trunkline.core.errors import (
     Unavailable,
 )
 from trunkline.log import calls
+from trunkline.log.archived import ArchivedReader, can_read, fetch
 from trunkline.log.batches import DecodedBatch, decode, pack
 from trunkline.log.consumer import Batch, Consumer, Reader
 
@@ -47,6 +48,7 @@ class SharedConsumer(Consumer):
         self._turn = 0
         self._held_claim: HeldClaim | None = None
         self._cache: dict[int, deque[DecodedBatch]] = {}
+        self._archived: dict[int, ArchivedReader] = {}
         self._previous: dict[int, int] = {}
 
     async def _next_of(self, topic: Topic) -> Batch | None:
@@ -80,6 +82,7 @@ class SharedConsumer(Consumer):
     def _forget(self) -> None:
         self._held_claim = None
         self._cache.clear()
+        self._archived.clear()
 
     async def _batch_of(self, partition: int, claim: Claim) -> Batch | None:
         """A claim as a batch; None when it was a dead letter, or compaction has emptied it."""
@@ -115,6 +118,7 @@ class SharedConsumer(Consumer):
                 max_attempts=reader.max_attempts,
                 process=self.process,
                 start=reader.start,
+                archived=can_read(),
             )
         )
         return claims[0] if claims else None
@@ -129,14 +133,16 @@ class SharedConsumer(Consumer):
             cache.popleft()
         reach = cache[-1].last_offset + 1 if cache else claim.first_offset
         while reach <= claim.last_offset:
-            rows = await self._reader.db.run(
+            rows = await fetch(
+                self._reader.db,
                 calls.fetch(
                     self.topic,
                     partition,
                     reach,
                     max_messages=claim.last_offset - reach + 1,
                     max_bytes=self._reader.fetch_bytes,
-                )
+                ),
+                self._archived.setdefault(partition, ArchivedReader()),
             )
             if not rows:
                 break

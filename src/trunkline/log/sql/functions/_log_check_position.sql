@@ -1,8 +1,9 @@
 /* Is a position of a reader part of this history?  incarnation is that of the last batch the reader saw.
-   TL410 below the floor, beyond the tail, or when another life of the server wrote what lies before it. */
+   TL410 archived (with the files that hold it), below the floor, beyond the tail, or when another life of the server wrote what lies before it. */
 create or replace function trunkline._log_check_position(topic text, part trunkline.log_partition, from_offset bigint, incarnation int)
 returns void language plpgsql as $$
 declare
+  archived trunkline.log_archive;
   tail bigint;
   segment bigint;
   writer int;
@@ -11,6 +12,10 @@ begin
   if from_offset is null or from_offset < 1 then
     perform trunkline._raise('TL422', format('offsets start at 1, got %s.', coalesce(from_offset::text, 'NULL')));
   elsif from_offset < part.first_offset then
+    archived := trunkline._log_archived(part, from_offset);
+    if archived.topic_id is not null then
+      perform trunkline._log_refuse_archived(topic, part, from_offset, archived);
+    end if;
     perform trunkline._raise('TL410', format('partition %s of "%s" starts at %s, asked for %s.', part.partition, topic, part.first_offset, from_offset),
       'Start from "earliest", or lengthen the retention.', jsonb_build_object('topic', topic, 'partition', part.partition, 'first', part.first_offset, 'asked', from_offset));
   end if;

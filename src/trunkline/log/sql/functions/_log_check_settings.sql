@@ -10,9 +10,11 @@ begin
     perform trunkline._raise('TL422', format('retention_bytes must be positive or NULL (no limit), got %s.', settings.retention_bytes));
   elsif settings.codec is null or settings.codec not in ('none', 'zstd') then
     perform trunkline._raise('TL422', format('codec must be "none" or "zstd", got %s.', coalesce(quote_literal(left(settings.codec, 80)), 'NULL')));
-  elsif settings.compact is null or settings.early_release is null then
-    perform trunkline._raise('TL422', 'compact and early_release must be true or false, got NULL.');
+  elsif settings.compact is null or settings.early_release is null or settings.archive is null then
+    perform trunkline._raise('TL422', 'compact, early_release and archive must be true or false, got NULL.');
   elsif settings.compact and settings.codec <> 'none' then
     perform trunkline._raise('TL422', 'a compacted topic keeps codec "none".', 'The server compacts it and cannot read zstd.');
+  elsif settings.compact and settings.archive then
+    perform trunkline._raise('TL422', 'a compacted topic cannot be archived.', 'It holds the last value of each key and changes; what is archived must not.');
   end if;
 end $$;

@@ -1,6 +1,7 @@
 /* log_claim with the clock given, for tests. */
 create or replace function trunkline._log_claim(
-  topic text, group_name text, partition int, max_messages int, deadline interval, max_attempts int, process uuid, now_ timestamptz)
+  topic text, group_name text, partition int, max_messages int, deadline interval, max_attempts int, process uuid, now_ timestamptz,
+  archived boolean default false)
 returns table (claim bigint, first_offset bigint, last_offset bigint, attempts int, expires timestamptz, reason text)
 language plpgsql as $$
 #variable_conflict use_variable
@@ -14,17 +15,18 @@ declare
   others jsonb;
 begin
   -- a look without any lock first: an idle poll writes nothing
-  if coalesce(seen.up_to, part.first_offset - 1) >= tail and (seen.state is null or trunkline._log_claim_due(seen.state, now_) is null) then
+  if coalesce(seen.up_to, trunkline._log_first(part) - 1) >= tail and (seen.state is null or trunkline._log_claim_due(seen.state, now_) is null) then
     return;
   end if;
   perform trunkline._isolation_check('A claim');
   perform trunkline._cursor_lock(cursor_id);
   seen := trunkline._cursor_latest(cursor_id);
-  seen.up_to := coalesce(seen.up_to, part.first_offset - 1);
+  seen.up_to := coalesce(seen.up_to, trunkline._log_first(part) - 1);
   if seen.up_to > tail - max_messages then  -- what came while we waited for the lock may complete the range
     tail := trunkline._log_tail(part);
   end if;
-  if seen.up_to < part.first_offset - 1 or seen.up_to > tail or tail is null then
+  if seen.up_to < part.first_offset - 1 and not (archived and (trunkline._log_archived(part, seen.up_to + 1)).topic_id is not null)
+     or seen.up_to > tail or tail is null then
     perform trunkline._log_check_position(topic, part, seen.up_to + 1, null);
   end if;
   if seen.state is not null then
@@ -36,7 +38,9 @@ begin
   if due is not null then
     select c.* into old from trunkline._log_claims(others) c where c.claim = due;
     select coalesce(jsonb_agg(c), '[]') into others from trunkline._log_claims(others) c where c.claim <> due;
-    perform trunkline._log_check_position(topic, part, old.first_offset, null);
+    if not (archived and (trunkline._log_archived(part, old.first_offset)).topic_id is not null) then
+      perform trunkline._log_check_position(topic, part, old.first_offset, null);
+    end if;
     first_offset := old.first_offset;
     attempts := old.attempts + 1;
     reason := old.reason;

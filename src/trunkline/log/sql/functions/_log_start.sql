@@ -1,4 +1,4 @@
-/* An offset from words: earliest, latest, a number, or a time. */
+/* An offset from words: earliest (archived or not), hot (the first in the database), latest, a number, or a time. */
 create or replace function trunkline._log_start(topic text, part trunkline.log_partition, start text)
 returns bigint language plpgsql as $$
 declare
@@ -6,6 +6,8 @@ declare
   moment timestamptz;
 begin
   if start = 'earliest' then
+    return trunkline._log_first(part);
+  elsif start = 'hot' then
     return part.first_offset;
   elsif start = 'latest' then
     return coalesce(trunkline._log_tail(part), part.first_offset - 1) + 1;
@@ -20,10 +22,12 @@ begin
     null;
   end;
   if chosen is not null then
-    perform trunkline._log_check_position(topic, part, chosen, null);
+    if (trunkline._log_archived(part, chosen)).topic_id is null then
+      perform trunkline._log_check_position(topic, part, chosen, null);
+    end if;
     return chosen;
   elsif moment is not null then
     return trunkline.log_offset_at(topic, part.partition, moment);
   end if;
-  perform trunkline._raise('TL422', format('a start is earliest, latest, an offset or a time, got %s.', coalesce(quote_literal(left(start, 80)), 'NULL')));
+  perform trunkline._raise('TL422', format('a start is earliest, hot, latest, an offset or a time, got %s.', coalesce(quote_literal(left(start, 80)), 'NULL')));
 end $$;

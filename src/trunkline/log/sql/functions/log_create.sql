@@ -2,17 +2,17 @@
    codec is what clients use by default.  Writes: log_topic, log_partition, log_segment, one table per partition. */
 create or replace function trunkline.log_create(
   topic text, partitions int default 1, retention interval default null, retention_bytes bigint default null,
-  compact boolean default false, codec text default 'none', early_release boolean default false)
+  compact boolean default false, codec text default 'none', early_release boolean default false, archive boolean default false)
 returns trunkline.log_topic language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   wanted trunkline.log_topic;
   present trunkline.log_topic;
 begin
   perform trunkline._log_check_name('topic', topic);
-  wanted := row(null, topic, partitions, retention, retention_bytes, compact, codec, early_release, null);
+  wanted := row(null, topic, partitions, retention, retention_bytes, compact, codec, early_release, null, archive);
   perform trunkline._log_check_settings(wanted);
-  insert into trunkline.log_topic (topic, partitions, retention, retention_bytes, compact, codec, early_release)
-  values (wanted.topic, wanted.partitions, wanted.retention, wanted.retention_bytes, wanted.compact, wanted.codec, wanted.early_release)
+  insert into trunkline.log_topic (topic, partitions, retention, retention_bytes, compact, codec, early_release, archive)
+  values (wanted.topic, wanted.partitions, wanted.retention, wanted.retention_bytes, wanted.compact, wanted.codec, wanted.early_release, wanted.archive)
   on conflict on constraint log_topic_name do nothing returning * into present;
   if found then
     perform trunkline._log_partitions_add(present.topic_id, present.partitions);
@@ -27,6 +27,6 @@ begin
   end if;
   return present;
 end $$;
-comment on function trunkline.log_create(text, int, interval, bigint, boolean, text, boolean) is
+comment on function trunkline.log_create(text, int, interval, bigint, boolean, text, boolean, boolean) is
   'Create a topic; harmless when it is there with the same settings.';
-select trunkline._access('log_create(text, int, interval, bigint, boolean, text, boolean)', 'writer');
+select trunkline._access('log_create(text, int, interval, bigint, boolean, text, boolean, boolean)', 'writer');

@@ -66,6 +66,8 @@ begin
           end if;
         end loop;
       end loop;
+      continue when reach = from_offset and tail >= from_offset and exists (  -- it left between our two looks: say so
+        select from trunkline.log_partition p where p.topic_id = part.topic_id and p.partition = part.partition and p.first_offset > from_offset);
       if reach = from_offset and tail < from_offset - 1 then
         perform trunkline._log_check_position(topic, part, from_offset, incarnation);
       end if;

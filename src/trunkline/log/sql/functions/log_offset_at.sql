@@ -1,10 +1,11 @@
-/* The first offset that was appended at a time or later (exact to the batch); one past the last when
+/* The first offset that was appended at a time or later (exact to the batch; among archived ones to the segment); one past the last when
    everything is older.  Times never decrease inside a partition, so a bisection needs no index on time. */
 create or replace function trunkline.log_offset_at(topic text, partition int, at_time timestamptz)
 returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   part trunkline.log_partition;
   segment trunkline.log_segment;
+  archived bigint;
 begin
   if at_time is null then
     perform trunkline._raise('TL422', 'at_time must not be NULL.');
@@ -12,6 +13,13 @@ begin
   for attempt in 1 .. 10 loop
     begin
       part := trunkline._log_partition_row(topic, partition);
+      -- times never decrease: if the last message that left is older, so is all that is archived
+      select greatest(a.first_offset, part.archived_from) into archived from trunkline.log_archive a
+       where a.topic_id = part.topic_id and a.partition = part.partition and a.last_at >= at_time
+         and a.last_offset < part.first_offset and a.last_offset >= trunkline._log_first(part) order by a.first_offset limit 1;
+      if found then
+        return archived;
+      end if;
       select s.* into segment from trunkline.log_segment s
        where s.topic_id = part.topic_id and s.partition = part.partition and (s.last_at is null or s.last_at >= at_time)
        order by s.first_offset limit 1;
