@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from trunkline.core.errors import PositionTrimmed
 from trunkline.log import calls
+from trunkline.log.archived import ArchivedReader, fetch_blocking
 from trunkline.log.batches import decode
 from trunkline.spark import connection
 
@@ -32,14 +33,15 @@ _TYPES = {
 def read_range(
     dsn: str, asked: Range, columns: Sequence[str], *, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of a range in order, some megabytes at a time."""
+    """The messages of a range in order, archived or not, some megabytes at a time."""
     schema = pa.schema([(name, _TYPES[name]) for name in columns])
     following, incarnation = asked.first, asked.incarnation
-    database = connection.db(dsn)
+    database, archived = connection.db(dsn), ArchivedReader()
     while following <= asked.last:
         with connection.plain_errors():
             try:
-                rows = database.run(
+                rows = fetch_blocking(
+                    database,
                     calls.fetch(
                         asked.topic,
                         asked.partition,
@@ -47,7 +49,8 @@ def read_range(
                         max_messages=asked.last - following + 1,
                         max_bytes=_FETCH_BYTES,
                         incarnation=incarnation,
-                    )
+                    ),
+                    archived,
                 )
             except PositionTrimmed as gone:
                 first = gone.details.get("first")

@@ -1,9 +1,9 @@
-/* Where the partitions of topics begin and end at this moment, and the life of the server: what a reader plans with.
+/* Where the partitions of topics begin (archived or not) and end at this moment, and the life of the server: what a reader plans with.
    Reads only, one index look-up per partition.  Errors: TL404 for the first topic that is not there. */
 create or replace function trunkline.log_ends(topics text[])
 returns table (topic text, partition int, first_offset bigint, last_offset bigint, incarnation int)
 language sql security definer set search_path = pg_catalog, pg_temp as $$
-  select t.topic, p.partition, p.first_offset, trunkline._log_tail(p), i.incarnation
+  select t.topic, p.partition, trunkline._log_first(p), trunkline._log_tail(p), i.incarnation
     from unnest(topics) with ordinality t (topic, place)
     join trunkline.log_partition p on p.topic_id = (trunkline._log_topic_row(t.topic)).topic_id
     cross join (select trunkline.incarnation() as incarnation) i
