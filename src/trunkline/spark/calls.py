@@ -1,0 +1,62 @@
+"""What Spark's sinks ask of the database: one builder per SQL function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trunkline.core.calls import Call, scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def stage(columns: Sequence[str], types: Sequence[str]) -> Call[int]:
+    """Make a staging table for rows; returns its number."""
+    return Call("spark_stage", {"columns": list(columns), "types": list(types)}, scalar)
+
+
+def stage_batches() -> Call[int]:
+    """Make a staging table for record batches; returns its number."""
+    return Call("spark_stage_batches", {}, scalar)
+
+
+def unstage(numbers: Sequence[int]) -> Call[int]:
+    """Drop staging tables; returns how many there were."""
+    return Call(
+        "spark_unstage",
+        {"numbers": list(numbers)},
+        scalar,
+        safe_to_repeat=True,
+        types={"numbers": "bigint[]"},
+    )
+
+
+def commit(app: str, batch: int, rows: int, target: str, query: str | None) -> Call[bool]:
+    """Note a batch in the ledger; True when it is to be written in this transaction."""
+    return Call(
+        "spark_commit",
+        {"app": app, "batch": batch, "rows": rows, "target": target, "query": query},
+        scalar,
+        types={"batch": "bigint", "rows": "bigint"},
+    )
+
+
+def written(app: str, batch: int) -> Call[bool]:
+    """Whether the ledger has a batch."""
+    return Call(
+        "spark_written",
+        {"app": app, "batch": batch},
+        scalar,
+        safe_to_repeat=True,
+        types={"batch": "bigint"},
+    )
+
+
+def append(numbers: Sequence[int], messages: Sequence[int]) -> Call[list[tuple[str, int]]]:
+    """Move staged record batches into the log; returns the partitions that grew."""
+    return Call(
+        "spark_append",
+        {"numbers": list(numbers), "messages": list(messages)},
+        lambda rows: [(row["topic"], row["partition"]) for row in rows],
+        types={"numbers": "bigint[]", "messages": "bigint[]"},
+    )

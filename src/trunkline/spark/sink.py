@@ -1,0 +1,119 @@
+"""What all sinks share: tasks write to a side, the driver commits once.
+
+A `Target` knows where rows go; `BatchSink` and `StreamSink` are its two faces towards Spark. Tasks
+only stage. The driver's commit is one transaction which a batch passes once, whatever happens to
+tasks, the driver, or the answer of the commit. An abort removes what was staged and nothing else:
+Spark calls it also after a commit that took effect and then raised.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+from pyspark.taskcontext import TaskContext
+
+from trunkline.core.errors import Invalid, TrunklineError
+from trunkline.spark.connection import plain_errors
+from trunkline.spark.ledger import Batch
+from trunkline.spark.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+_QUERY = "sql.streaming.queryId"
+
+
+class SinkOptions(Options):
+    """Options of every sink."""
+
+    app_id: str | None = Field(default=None, min_length=1)
+    """Under which name batches are known again; else the id of the query, which is in its
+    checkpoint. A batch write without it is never known again."""
+    batch_id: int | None = Field(default=None, ge=0)
+    """The number of a batch write under `app_id`, else 0; in ``foreachBatch`` pass the batch id."""
+
+
+class Target(ABC):
+    """Where the rows of a sink go. Pickled to tasks: it holds values only."""
+
+    @abstractmethod
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Any:
+        """In a task: put rows aside; the answer (a dataclass with ``query``) goes to `commit`."""
+
+    @abstractmethod
+    def commit(self, messages: Sequence[Any], batch: Batch) -> None:
+        """On the driver: move what the tasks put aside, once."""
+
+    def abort(self, messages: Sequence[Any]) -> None:
+        """On the driver: a task or the commit failed. Messages of failed tasks are None."""
+
+
+class BatchSink(DataSourceArrowWriter):  # type: ignore[misc]
+    """A target as ``df.write`` sees it."""
+
+    def __init__(self, target: Target, options: SinkOptions):
+        if options.batch_id is not None and options.app_id is None:
+            raise Invalid("option batchId numbers the batches of an appId, and there is none.")
+        self._target = target
+        self._batch = Batch(options.app_id, options.batch_id or 0)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
+        with plain_errors():
+            return self._target.write(iterator)
+
+    def commit(self, messages: Sequence[Any]) -> None:
+        with plain_errors():
+            self._target.commit(messages, self._batch)
+
+    def abort(self, messages: Sequence[Any]) -> None:
+        with plain_errors():
+            self._target.abort(messages)
+
+
+class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """A target as ``df.writeStream`` sees it."""
+
+    def __init__(self, target: Target, options: SinkOptions):
+        if options.batch_id is not None:
+            raise Invalid("option batchId is for batch writes: a stream numbers its batches.")
+        self._target = target
+        self._app = options.app_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
+        with plain_errors():
+            return replace(self._target.write(iterator), query=_query_id())
+
+    def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
+        if not messages:
+            return
+        with plain_errors():
+            query = messages[0].query
+            self._target.commit(messages, Batch(self._app or query, batchId, query))
+
+    def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: ARG002, N803
+        with plain_errors():
+            self._target.abort(messages)
+
+
+def _query_id() -> str:
+    context = TaskContext.get()
+    found = context.getLocalProperty(_QUERY) if context else None
+    if not found:
+        raise TrunklineError(
+            f"Spark does not tell its tasks the id of the query ({_QUERY}), by which a batch is"
+            " known again.",
+            hint="This version of Spark is not one that this sink was tested with.",
+        )
+    return found
+
+
+def task_number() -> int:
+    """The number of this task in its stage."""
+    context = TaskContext.get()
+    return context.partitionId() if context else 0
