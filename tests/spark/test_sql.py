@@ -137,7 +137,9 @@ def test_what_the_ledger_forgot_is_refused_and_the_newest_stays(session: Session
     session.execute("insert into trunkline.spark_ledger values ('old', 0, 1, '{}', '2000-01-01')")
     while ask(session, "select trunkline.spark_ledger_trim()"):
         pass
-    assert column(session, "select batch from trunkline.spark_ledger where app = 'app' order by 1") == [3, 4]
+    assert column(
+        session, "select batch from trunkline.spark_ledger where app = 'app' order by 1"
+    ) == [3, 4]
     assert ask(session, "select trunkline.spark_written('old', 0)")
     assert not commit(session, 4)
     with refused("TL409") as caught:

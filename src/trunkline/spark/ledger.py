@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import psycopg
+
+T = TypeVar("T")
 
 PATIENCE = 30.0  # seconds that a driver waits for a server that left
 
@@ -43,9 +45,12 @@ def write_once(
     *,
     rows: int,
     target: str,
-    effect: Callable[[psycopg.Connection[Any]], None],
-) -> bool:
-    """Run ``effect`` and note the batch in one transaction; False when it was noted before."""
+    effect: Callable[[psycopg.Connection[Any]], T],
+) -> T | None:
+    """Run ``effect`` and note the batch in one transaction.
+
+    Returns what the effect returned, or None when the batch was noted before.
+    """
     waits = Backoff(first=0.1, longest=2.0)
     give_up = time.monotonic() + PATIENCE
     while True:
@@ -68,8 +73,8 @@ def _write(
     batch: Batch,
     rows: int,
     target: str,
-    effect: Callable[[psycopg.Connection[Any]], None],
-) -> bool:
+    effect: Callable[[psycopg.Connection[Any]], T],
+) -> T | None:
     with translated(), db(dsn).transaction() as connection:
         if batch.app is not None:
             note = calls.commit(batch.app, batch.number, rows, target, batch.query)
@@ -80,6 +85,5 @@ def _write(
                     batch=batch.number,
                     target=target,
                 )
-                return False
-        effect(connection)
-    return True
+                return None
+        return effect(connection)

@@ -153,7 +153,9 @@ class Router:
 
     def _gather(self, topic: Topic, partition: int, rows: pa.Table) -> Iterator[Routed]:
         lane = self._lanes.setdefault((topic.topic, partition), _Lane())
-        lane.parts.append(rows.select([n for n in ("value", "key", "headers") if n in _names(rows)]))
+        lane.parts.append(
+            rows.select([n for n in ("value", "key", "headers") if n in _names(rows)])
+        )
         lane.n += rows.num_rows
         lane.size += _size(rows)
         if lane.n < BATCH_MESSAGES and lane.size < BATCH_BYTES:

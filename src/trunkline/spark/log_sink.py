@@ -35,7 +35,6 @@ from trunkline.spark.staging import Staged, numbers_of, stage_batches, unstage
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import psycopg
     import pyarrow as pa
 
     from trunkline.spark.log_routing import Routed
@@ -76,9 +75,7 @@ def log_stream_writer(
 
 def _target(options: LogSinkOptions, schema: StructType, *, overwrite: bool) -> LogTarget:
     if overwrite:
-        raise Invalid(
-            "a topic cannot be overwritten.", hint='Use mode("append"), in streams too.'
-        )
+        raise Invalid("a topic cannot be overwritten.", hint='Use mode("append"), in streams too.')
     check_schema(schema, options.topic)
     target = LogTarget(locate(options.dsn), options.topic)
     if options.topic is not None:
@@ -110,8 +107,7 @@ def check_schema(schema: StructType, topic: str | None) -> None:
         if kinds and not isinstance(column.dataType, kinds):
             wanted = " or ".join(kind.typeName() for kind in kinds[:2])
             raise Invalid(
-                f'column "{column.name}" is {column.dataType.simpleString()},'
-                f" expected {wanted}."
+                f'column "{column.name}" is {column.dataType.simpleString()}, expected {wanted}.'
             )
 
 
@@ -127,20 +123,18 @@ class LogTarget(Target):
 
     def commit(self, messages: Sequence[Staged], batch: Batch) -> None:
         staged = [message for message in messages if message.number is not None]
-        grown: list[tuple[str, int]] = []
-
-        def append(connection: psycopg.Connection[Any]) -> None:
-            grown[:] = execute(
-                connection,
-                calls.append(numbers_of(staged), [message.rows for message in staged]),
-            )
-
-        rows = sum(message.rows for message in staged)
-        target = f"topic {self.topic}" if self.topic else "topics"
-        if write_once(self.dsn, batch, rows=rows, target=target, effect=append):
-            self._wake(grown)
-        else:
+        append = calls.append(numbers_of(staged), [message.rows for message in staged])
+        grown = write_once(
+            self.dsn,
+            batch,
+            rows=sum(message.rows for message in staged),
+            target=f"topic {self.topic}" if self.topic else "topics",
+            effect=lambda connection: execute(connection, append),
+        )
+        if grown is None:
             unstage(self.dsn, staged)
+        else:
+            self._wake(grown)
 
     def abort(self, messages: Sequence[Any]) -> None:
         unstage(self.dsn, messages)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from trunkline.log.models import Ends
+    from trunkline.spark.sink import BatchSink, StreamSink
 
 logger = telemetry.get_logger(__name__)
 
@@ -122,6 +123,16 @@ class LogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> LogStreamReader:
         return LogStreamReader(LogOptions.parse(self.options).refuse("stream"), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:  # noqa: FBT001 - Spark's
+        from trunkline.spark.log_sink import log_writer
+
+        return log_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: FBT001
+        from trunkline.spark.log_sink import log_stream_writer
+
+        return log_stream_writer(self.options, schema, overwrite=overwrite)
 
 
 class LogPartition(InputPartition):

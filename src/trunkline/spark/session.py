@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SOURCES = {
     "trunkline.log": "trunkline.spark.log_source:LogSource",
+    "trunkline.table": "trunkline.spark.table_source:TableSource",
 }
 """Every format, and the class that is behind it."""
 

@@ -22,11 +22,13 @@ from trunkline.spark.ledger import Batch
 from trunkline.spark.options import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Self
 
     import pyarrow as pa
 
 _QUERY = "sql.streaming.queryId"
+_OF_SPARK = {"checkpointlocation"}  # among the options of every stream
 
 
 class SinkOptions(Options):
@@ -37,6 +39,10 @@ class SinkOptions(Options):
     checkpoint. A batch write without it is never known again."""
     batch_id: int | None = Field(default=None, ge=0)
     """The number of a batch write under `app_id`, else 0; in ``foreachBatch`` pass the batch id."""
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> Self:
+        return super().parse({n: v for n, v in given.items() if n.lower() not in _OF_SPARK})
 
 
 class Target(ABC):
@@ -54,7 +60,7 @@ class Target(ABC):
         """On the driver: a task or the commit failed. Messages of failed tasks are None."""
 
 
-class BatchSink(DataSourceArrowWriter):  # type: ignore[misc]
+class BatchSink(DataSourceArrowWriter):
     """A target as ``df.write`` sees it."""
 
     def __init__(self, target: Target, options: SinkOptions):
@@ -76,7 +82,7 @@ class BatchSink(DataSourceArrowWriter):  # type: ignore[misc]
             self._target.abort(messages)
 
 
-class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
+class StreamSink(DataSourceStreamArrowWriter):
     """A target as ``df.writeStream`` sees it."""
 
     def __init__(self, target: Target, options: SinkOptions):
@@ -96,7 +102,7 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
             query = messages[0].query
             self._target.commit(messages, Batch(self._app or query, batchId, query))
 
-    def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: ARG002, N803
+    def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
         with plain_errors():
             self._target.abort(messages)
 

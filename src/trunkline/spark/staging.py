@@ -43,7 +43,7 @@ _BATCH_TYPES = {
 
 
 @dataclass(frozen=True)
-class Staged(WriterCommitMessage):  # type: ignore[misc]
+class Staged(WriterCommitMessage):
     """What a task tells the driver: how much it put into which table."""
 
     number: int | None = None
@@ -94,12 +94,17 @@ def stage_batches(dsn: str, batches: Iterable[Routed]) -> Staged:
         table(number), sql.SQL(", ").join(map(sql.Identifier, _BATCH_TYPES))
     )
     messages = 0
-    with _dropped_on_failure(dsn, number), translated(), db(dsn).connection() as connection:
-        with connection.cursor() as cursor, cursor.copy(statement) as copy:
-            copy.set_types(list(_BATCH_TYPES.values()))
-            for ordinal, routed in enumerate(_chain(first, remaining)):
-                copy.write_row(_row(ordinal, routed))
-                messages += routed.batch.n
+    with (
+        _dropped_on_failure(dsn, number),
+        translated(),
+        db(dsn).connection() as connection,
+        connection.cursor() as cursor,
+        cursor.copy(statement) as copy,
+    ):
+        copy.set_types(list(_BATCH_TYPES.values()))
+        for ordinal, routed in enumerate(_chain(first, remaining)):
+            copy.write_row(_row(ordinal, routed))
+            messages += routed.batch.n
     return Staged(number, messages)
 
 

@@ -21,10 +21,10 @@ from pyspark.sql.types import BooleanType, StructType
 from trunkline.core.db import execute, translated
 from trunkline.core.errors import Invalid, PositionTrimmed, from_database
 from trunkline.spark import calls
-from trunkline.spark.columns import described, quoted, relation_name, staging_types
+from trunkline.spark.columns import described, relation_name, staging_types
 from trunkline.spark.connection import db, locate, plain_errors
 from trunkline.spark.ledger import Batch, write_once
-from trunkline.spark.options import Words
+from trunkline.spark.options import Words  # noqa: TC001 - pydantic reads it
 from trunkline.spark.sink import BatchSink, SinkOptions, StreamSink, Target
 from trunkline.spark.staging import Staged, numbers_of, stage_rows, table, unstage
 
@@ -36,13 +36,15 @@ if TYPE_CHECKING:
 
 _COLUMNS = """
 select a.attname, format_type(a.atttypid, null), format_type(a.atttypid, a.atttypmod),
-       a.attnotnull and not a.atthasdef and a.attidentity = '', a.attgenerated <> '' or a.attidentity = 'a'
+       a.attnotnull and not a.atthasdef and a.attidentity = '',
+       a.attgenerated <> '' or a.attidentity = 'a'
 from pg_catalog.pg_attribute a
 where a.attrelid = %s::regclass and a.attnum > 0 and not a.attisdropped order by a.attnum"""
 _UNIQUE = """
 select exists (
   select from pg_catalog.pg_index i
-  where i.indrelid = %s::regclass and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
+  where i.indrelid = %s::regclass and i.indisunique and i.indisvalid
+    and i.indpred is null and i.indexprs is null
     and (select array_agg(a.attname::text order by a.attname::text) from pg_catalog.pg_attribute a
          where a.attrelid = i.indrelid and a.attnum = any (i.indkey[0:i.indnkeyatts - 1]))
         = (select array_agg(k order by k) from unnest(%s::text[]) k))"""
@@ -166,14 +168,13 @@ class TableTarget(Target):
     def commit(self, messages: Sequence[Staged], batch: Batch) -> None:
         staged = [message for message in messages if message.number is not None]
 
-        def move(connection: psycopg.Connection[Any]) -> None:
+        def move(connection: psycopg.Connection[Any]) -> int:
             self._move(connection, staged)
-            execute(connection, calls.unstage(numbers_of(staged)))
+            return execute(connection, calls.unstage(numbers_of(staged)))
 
         rows = sum(message.rows for message in staged)
-        if not write_once(
-            self.dsn, batch, rows=rows, target=f"table {self.name}", effect=move
-        ):
+        target = f"table {self.name}"
+        if write_once(self.dsn, batch, rows=rows, target=target, effect=move) is None:
             unstage(self.dsn, staged)
 
     def abort(self, messages: Sequence[Any]) -> None:
@@ -194,8 +195,7 @@ class TableTarget(Target):
             _check_count(connection, message)
         rows = sql.SQL("({})").format(
             sql.SQL(" union all ").join(
-                sql.SQL("select * from {}").format(table(message.number or 0))
-                for message in staged
+                sql.SQL("select * from {}").format(table(message.number or 0)) for message in staged
             )
         )
         self._check_keys(connection, rows)
@@ -211,7 +211,9 @@ class TableTarget(Target):
             sql.SQL(" or ").join(sql.SQL("{} is null").format(_id(key)) for key in self.keys),
         )
         if connection.execute(query).fetchone():
-            raise Invalid(f"a row for table {self.name} has a key ({', '.join(self.keys)}) that is null.")
+            raise Invalid(
+                f"a row for table {self.name} has a key ({', '.join(self.keys)}) that is null."
+            )
         query = sql.SQL("select {} from {} s group by {} having count(*) > 1 limit 1").format(
             keys, rows, _listed((*self.keys, *self.order_by))
         )
@@ -224,10 +226,12 @@ class TableTarget(Target):
                 " or keep one row per key.",
             )
 
-    def _statements(self, rows: sql.Composable) -> Iterator[sql.Composable]:
+    def _statements(self, rows: sql.Composable) -> Iterator[sql.Composed]:
         """What moves rows into the table: the deletes, then the others."""
         if self.order_by:
-            rows = sql.SQL("(select distinct on ({keys}) * from {rows} r order by {keys}, {order})").format(
+            rows = sql.SQL(
+                "(select distinct on ({keys}) * from {rows} r order by {keys}, {order})"
+            ).format(
                 keys=_listed(self.keys),
                 rows=rows,
                 order=sql.SQL(", ").join(
@@ -284,9 +288,7 @@ def _check_columns(
     if absent := [name for name in options.keys if name not in there]:
         raise Invalid(f"the table has no column {', '.join(absent)}. {both}")
     if needed := [column.name for column in present if column.needed and column.name not in given]:
-        raise Invalid(
-            f"the rows have no column {', '.join(needed)}, which the table needs. {both}"
-        )
+        raise Invalid(f"the rows have no column {', '.join(needed)}, which the table needs. {both}")
     if made := [column.name for column in present if column.generated and column.name in given]:
         raise Invalid(f"column {', '.join(made)} is generated and cannot be written. {both}")
     if options.delete_flag:
@@ -315,7 +317,7 @@ def _check_count(connection: psycopg.Connection[Any], message: Staged) -> None:
 
 
 def _declared(present: list[Column]) -> str:
-    return ", ".join(f"{quoted(column.name)} {column.declared}" for column in present)
+    return ", ".join(f"{column.name} {column.declared}" for column in present)
 
 
 def _asked(connection: psycopg.Connection[Any], query: Any, values: Any = ()) -> Any:

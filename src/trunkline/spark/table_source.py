@@ -23,7 +23,7 @@ from trunkline.spark.connection import adbc, db, locate, plain_errors
 from trunkline.spark.options import Options, Words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Self
 
     import psycopg
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 _KEY = """
 select a.attname from pg_catalog.pg_index i
 join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[0]
-where i.indrelid = %s::regclass and i.indisprimary and a.atttypid in ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)"""
+where i.indrelid = %s::regclass and i.indisprimary
+  and a.atttypid in ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)"""
 _BLOCKS = """
 select pg_relation_size(c.oid) / current_setting('block_size')::bigint
 from pg_catalog.pg_class c where c.oid = %s::regclass and c.relkind in ('r', 'm')"""
@@ -62,7 +63,7 @@ class TableSourceOptions(Options):
         return self
 
 
-class TableSource(DataSource):  # type: ignore[misc]
+class TableSource(DataSource):
     """``trunkline.table``: reads in batches; writes in batches and streams."""
 
     @classmethod
@@ -89,7 +90,7 @@ class TableSource(DataSource):  # type: ignore[misc]
 
         return table_writer(self.options, schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: FBT001, N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: FBT001
         from trunkline.spark.table_sink import table_stream_writer
 
         return table_stream_writer(self.options, schema, overwrite=overwrite)
@@ -117,35 +118,40 @@ class Read:
 
 
 @dataclass
-class Part(InputPartition):  # type: ignore[misc]
+class Part(InputPartition):
     """A share of the table."""
 
     condition: str
 
 
-class TableReader(DataSourceReader):  # type: ignore[misc]
+class TableReader(DataSourceReader):
     """Cuts the table on the driver, reads the pieces in tasks."""
 
     def __init__(self, read: Read):
         self._read = read
 
-    def partitions(self) -> list[Part]:
+    def partitions(self) -> Sequence[InputPartition]:
         if self._read.min_partitions == 1:
             return [Part("true")]
         with plain_errors(), translated(), db(self._read.dsn).connection() as connection:
             return [Part(condition) for condition in _cut(connection, self._read)]
 
-    def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, Part):
+            return
         statement = (
             f"select {self._read.selection.sql} from {self._read.source}"
             f" where {partition.condition}"
         )
-        with plain_errors():
-            with adbc(self._read.dsn) as connection, connection.cursor() as cursor:
-                cursor.execute(statement)
-                for batch in cursor.fetch_record_batch():
-                    if batch.num_rows:
-                        yield self._read.selection.conform(batch)
+        with (
+            plain_errors(),
+            adbc(self._read.dsn) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(statement)
+            for batch in cursor.fetch_record_batch():
+                if batch.num_rows:
+                    yield self._read.selection.conform(batch)
 
 
 def ranges(column: str, first: int, last: int, parts: int) -> list[str]:
@@ -188,7 +194,8 @@ def _cut(connection: psycopg.Connection[Any], read: Read) -> list[str]:
         ).fetchone()
         if found is None or found[0] is None:
             return ["true"]
-        return ranges(column, *found, read.min_partitions)
+        first, last = found
+        return ranges(column, first, last, read.min_partitions)
     size = connection.execute(_BLOCKS, [read.source]).fetchone()
     if size is None:
         raise Invalid(
