@@ -66,7 +66,7 @@ def test_the_baseline_claims_exactly_what_there_is(baseline: Baseline, batch: in
         sent += messages
         while claimed := baseline.claim("g", batch):
             assert len(claimed) <= batch
-            received += [payload for _, payload in claimed]
+            received += [payload for _, payload, _ in claimed]
     assert received == sent
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from trunkline.core.calls import (
     scalar,
 )
 from trunkline.core.db import AsyncDb, Db
+from trunkline.core.eager import EagerConnection
 from trunkline.testing import eventually
 
 if TYPE_CHECKING:
@@ -450,3 +452,27 @@ async def test_nothing_is_prepared_when_told_so(dsn: str, session: Session) -> N
         count: Call[int] = Call("prepared", {}, scalar)
         assert (await db.run(count) > 0) is prepare
         await db.close()
+
+
+async def test_a_large_answer_comes_whole_and_others_are_served_meanwhile(dsn: str) -> None:
+    async with await EagerConnection.connect(dsn, autocommit=True) as connection:
+        async with connection.cursor(binary=True) as cursor:
+            await cursor.execute(
+                "select repeat(chr(65 + n), 1000000) from generate_series(0, 19) n"
+            )
+            rows = await cursor.fetchall()
+        assert [row[0] for row in rows] == [chr(65 + n) * 1_000_000 for n in range(20)]
+        slow = asyncio.create_task(connection.execute("select pg_sleep(0.3), repeat('x', 1000000)"))
+        begin = time.monotonic()
+        await asyncio.sleep(0.01)
+        assert time.monotonic() - begin < 0.2
+        await slow
+
+
+async def test_a_statement_that_is_cancelled_leaves_the_connection_usable(dsn: str) -> None:
+    async with await EagerConnection.connect(dsn, autocommit=True) as connection:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await connection.execute("select pg_sleep(30)")
+        row = await (await connection.execute("select 1")).fetchone()
+        assert row == (1,)

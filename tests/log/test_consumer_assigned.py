@@ -558,6 +558,50 @@ async def test_small_batches_out_of_a_large_one_cost_one_fetch(tl: Platform, wat
     assert watch.asked["log_fetch"] == 1
 
 
+async def test_a_backlog_is_read_ahead_while_the_caller_works(tl: Platform, watch: Watch) -> None:
+    for number in range(1, 21):
+        await fill(tl, 1, first=number)
+    async with tl.log.consume("orders", "g", max_messages=2, fetch_bytes=4) as consumer:
+        assert numbers(await poll(consumer)) == [1, 2]
+        await eventually(lambda: watch.asked["log_fetch"] == 2)
+        held = watch.hold("log_fetch")
+        assert numbers(await poll(consumer)) == [3, 4]
+        await asyncio.wait_for(held.wait(), 5)
+        watch.let_go("log_fetch")
+        assert await take(consumer, 16) == list(range(5, 21))
+
+
+async def test_what_was_read_ahead_is_forgotten_when_a_batch_is_released(
+    tl: Platform, watch: Watch
+) -> None:
+    for number in range(1, 9):
+        await fill(tl, 1, first=number)
+    async with tl.log.consume("orders", "g", max_messages=2, fetch_bytes=4) as consumer:
+        held = watch.hold("log_fetch")
+        polling = asyncio.create_task(poll(consumer))
+        await asyncio.wait_for(held.wait(), 5)
+        held.clear()
+        watch.let_go("log_fetch")
+        held = watch.hold("log_fetch")
+        batch = await polling
+        await asyncio.wait_for(held.wait(), 5)
+        await batch.release()
+        watch.let_go("log_fetch")
+        assert await take(consumer, 8) == list(range(1, 9))
+
+
+async def test_a_consumer_closes_while_it_reads_ahead(tl: Platform, watch: Watch) -> None:
+    for number in range(1, 9):
+        await fill(tl, 1, first=number)
+    async with tl.log.consume("orders", "g", max_messages=2, fetch_bytes=4) as consumer:
+        await poll(consumer)
+        await eventually(lambda: watch.asked["log_fetch"] == 2)
+        held = watch.hold("log_fetch")
+        await poll(consumer)
+        await asyncio.wait_for(held.wait(), 5)
+    assert (await tl.log.groups("orders"))[0].process is None
+
+
 async def test_large_batches_are_put_together_out_of_small_ones(tl: Platform, watch: Watch) -> None:
     for first in range(1, 31, 3):
         await fill(tl, 3, first=first)

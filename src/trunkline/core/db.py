@@ -19,6 +19,7 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
 
 from trunkline.core.backoff import Backoff
+from trunkline.core.eager import EagerConnection
 from trunkline.core.errors import Unavailable, from_database
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class AsyncDb:
         self._connect_timeout = connect_timeout
         self._pool = AsyncConnectionPool(
             dsn,
+            connection_class=EagerConnection,
             min_size=0,
             max_size=pool_max,
             open=False,
@@ -124,7 +126,7 @@ class AsyncDb:
     async def connect(self) -> psycopg.AsyncConnection[Any]:
         """Open a connection outside of the pool; the caller closes it."""
         with translated():
-            return await psycopg.AsyncConnection.connect(self.dsn, **self._arguments)
+            return await EagerConnection.connect(self.dsn, **self._arguments)
 
     async def close(self) -> None:
         """Close the pool for good; safe to call twice."""

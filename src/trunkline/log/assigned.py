@@ -1,7 +1,12 @@
-"""`AssignedConsumer`: whole partitions, each in order, shared out among members and fenced."""
+"""`AssignedConsumer`: whole partitions, each in order, shared out among members and fenced.
+
+A backlog is read ahead while the caller works: one fetch at a time, of half of ``fetch_bytes``, as
+long as no more than the other half waits to be handed out. At the tip nothing is.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from contextlib import suppress
@@ -12,6 +17,7 @@ from trunkline.core import telemetry
 from trunkline.core.errors import (
     LeaseLost,
     PositionTrimmed,
+    TrunklineError,
 )
 from trunkline.log import calls
 from trunkline.log.archived import ArchivedReader, fetch
@@ -46,18 +52,70 @@ class Share:
     in_doubt: bool = False
     surplus_since: float | None = None
     archived: ArchivedReader = field(default_factory=ArchivedReader)
+    waiting_bytes: int = 0
+    backlog: bool = False
+    rewinds: int = 0
 
     @property
     def settled(self) -> bool:
         """Nothing that was handed out waits for its commit."""
         return self.done >= self.next_offset - 1
 
+    @property
+    def reach(self) -> int | None:
+        """The offset after what waits to be handed out; None when its last batch is cut short."""
+        if not self.rows:
+            return self.next_offset
+        last = self.rows[-1]
+        return last.last_offset + 1 if last.skip + last.take == last.n else None
+
+    @property
+    def seen_incarnation(self) -> int | None:
+        """Who wrote what lies before `reach`."""
+        return self.rows[-1].incarnation if self.rows else self.incarnation
+
     def rewind(self, offset: int) -> None:
         """Go on from another offset."""
+        self.rewinds += 1
         self.next_offset = offset
-        self.rows.clear()
+        self.drop_rows()
         self.incarnation = None
         self.maybe_ready = True
+
+    def add_rows(self, rows: list[StoredBatch], *, asked_bytes: int) -> None:
+        """Let what was fetched wait to be handed out; as much as asked for means a backlog."""
+        size = sum(row.size for row in rows)
+        self.rows.extend(rows)
+        self.waiting_bytes += size
+        self.backlog = size >= asked_bytes
+        self.maybe_ready = bool(self.rows)
+
+    def drop_rows(self) -> None:
+        """Forget what waits to be handed out."""
+        self.rows.clear()
+        self.waiting_bytes = 0
+
+    def cut(self, most: int) -> tuple[list[DecodedBatch], int]:
+        """Take up to ``most`` messages off the front; the parts, and the last offset they cover."""
+        parts: list[DecodedBatch] = []
+        last = 0
+        while self.rows and most > 0:
+            row = self._decoded(self.rows.popleft())
+            if len(row) > most:
+                parts.append(row.window(row.skip, most))
+                self.rows.appendleft(row.window(row.skip + most, len(row) - most))
+                last = parts[-1].offsets[-1]
+                break
+            parts.append(row)
+            most -= len(row)
+            last = row.last_offset if row.skip + row.take == row.n else row.offsets[-1]
+        return parts, last
+
+    def _decoded(self, row: StoredBatch | DecodedBatch) -> DecodedBatch:
+        if isinstance(row, DecodedBatch):
+            return row
+        self.waiting_bytes -= row.size
+        return decode(row)
 
 
 class AssignedConsumer(Consumer):
@@ -69,6 +127,7 @@ class AssignedConsumer(Consumer):
         self._turn: deque[int] = deque()
         self._rejoin_at = 0.0
         self._group_news: Subscription | None = None
+        self._ahead: asyncio.Task[None] | None = None
 
     @property
     def assignment(self) -> list[int]:
@@ -122,7 +181,9 @@ class AssignedConsumer(Consumer):
             share = self._shares.get(self._turn[0])
             if share is None or share.surplus_since is not None or not share.maybe_ready:
                 continue
-            if not share.rows:
+            if self._ahead is not None and not share.rows:
+                await asyncio.wait({self._ahead})
+            if share.maybe_ready and not share.rows:
                 await self._fetch(share)
             if share.rows:
                 with suppress(LeaseLost):  # of an at-most-once group: it is not ours to hand out
@@ -130,33 +191,48 @@ class AssignedConsumer(Consumer):
         return None
 
     async def _fetch(self, share: Share) -> None:
-        asked_for = share.next_offset
+        reach, rewinds = share.reach, share.rewinds
+        assert reach is not None
+        most = max(1, self._reader.fetch_bytes // 2)
         try:
             rows = await fetch(
                 self._reader.db,
                 calls.fetch(
                     self.topic,
                     share.partition,
-                    asked_for,
+                    reach,
                     max_messages=max(self._reader.max_messages, 100_000),
-                    max_bytes=self._reader.fetch_bytes,
-                    incarnation=share.incarnation,
+                    max_bytes=most,
+                    incarnation=share.seen_incarnation,
                 ),
                 share.archived,
             )
         except PositionTrimmed:
             self._rejoin_at = 0.0  # perhaps somebody answers it with a seek
             raise
-        if share.next_offset == asked_for:  # else a batch was released meanwhile
-            share.rows.extend(rows)
-            share.maybe_ready = bool(rows)
+        if (share.reach, share.rewinds) == (reach, rewinds):  # else it was rewound meanwhile
+            share.add_rows(rows, asked_bytes=most)
+
+    def _read_ahead(self, share: Share) -> None:
+        room = share.waiting_bytes <= self._reader.fetch_bytes // 2
+        if share.backlog and room and share.reach is not None and self._ahead is None:
+            self._ahead = asyncio.create_task(
+                self._fetch_ahead(share), name=f"read ahead {self.topic}/{share.partition}"
+            )
+
+    async def _fetch_ahead(self, share: Share) -> None:
+        try:
+            with suppress(TrunklineError):  # who polls asks again, and is told
+                await self._fetch(share)
+        finally:
+            self._ahead = None
 
     async def _hand_out(self, share: Share) -> Batch:
         first = share.next_offset
         try:
-            parts, last = _cut(share.rows, self._reader.max_messages)
+            parts, last = share.cut(self._reader.max_messages)
         except BaseException:  # a damaged row: what was cut off with it is to be fetched again
-            share.rows.clear()
+            share.drop_rows()
             raise
         share.next_offset = last + 1
         share.incarnation = parts[-1].incarnation
@@ -168,6 +244,7 @@ class AssignedConsumer(Consumer):
             last_offset=last,
             token=share.epoch,
         )
+        self._read_ahead(share)
         if self._reader.at_most_once:
             await self.settle(batch, self._commit(batch), None)
         return batch
@@ -239,6 +316,9 @@ class AssignedConsumer(Consumer):
         self._tell_group()
 
     async def _leave(self) -> None:
+        if self._ahead is not None:
+            self._ahead.cancel()
+            await asyncio.wait({self._ahead})
         await self._reader.db.run(
             calls.leave(self.topic, self.group, self.process, member=self._reader.member)
         )
@@ -280,21 +360,3 @@ class AssignedConsumer(Consumer):
 
     async def extend(self, batch: Batch, deadline: timedelta) -> None:
         """Nothing to extend: the lease of the process is what counts."""
-
-
-def _cut(rows: deque[StoredBatch | DecodedBatch], most: int) -> tuple[list[DecodedBatch], int]:
-    """Take up to ``most`` messages off the front; the parts, and the last offset they cover."""
-    parts: list[DecodedBatch] = []
-    last = 0
-    while rows and most > 0:
-        front = rows.popleft()
-        row = decode(front) if isinstance(front, StoredBatch) else front
-        if len(row) > most:
-            parts.append(row.window(row.skip, most))
-            rows.appendleft(row.window(row.skip + most, len(row) - most))
-            last = parts[-1].offsets[-1]
-            break
-        parts.append(row)
-        most -= len(row)
-        last = row.last_offset if row.skip + row.take == row.n else row.offsets[-1]
-    return parts, last

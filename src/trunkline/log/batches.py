@@ -86,7 +86,9 @@ class PackedBatch:
     """Bytes of all values and keys before compression."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(
+    slots=True
+)  # not frozen: that would make each row that is fetched cost four times as much
 class StoredBatch:
     """A batch as it was fetched; ``skip`` and ``take`` say which of its messages were asked for."""
 
@@ -108,6 +110,11 @@ class StoredBatch:
     headers: bytes | None
     skip: int
     take: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of its values, keys and headers as they are stored."""
+        return len(self.payload) + len(self.keys or b"") + len(self.headers or b"")
 
 
 def pack(

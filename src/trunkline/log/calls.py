@@ -169,7 +169,7 @@ def fetch(
             "max_bytes": max_bytes,
             "incarnation": incarnation,
         },
-        many(_stored),
+        _stored,
         safe_to_repeat=True,
         binary=True,
     )
@@ -495,5 +495,5 @@ def _archived(*, files: list[dict[str, Any]], topic_id: int | None = None, **row
     return Archived(files=found, **row)
 
 
-def _stored(*, written_by: int, **row: Any) -> StoredBatch:
-    return StoredBatch(incarnation=written_by, **row)
+def _stored(rows: list[dict[str, Any]]) -> list[StoredBatch]:
+    return [StoredBatch(incarnation=row.pop("written_by"), **row) for row in rows]

@@ -18,6 +18,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 from trunkline.core import telemetry
@@ -117,12 +118,12 @@ class Batch:
     @property
     def values(self) -> list[bytes | None]:
         """The values alone: quicker than `messages`."""
-        return [value for part in self._parts for value in part.values]
+        return [*chain.from_iterable(part.values for part in self._parts)]
 
     @property
     def offsets(self) -> list[int]:
         """The offsets alone."""
-        return [offset for part in self._parts for offset in part.offsets]
+        return [*chain.from_iterable(part.offsets for part in self._parts)]
 
     def to_arrow(self) -> pa.Table:
         """A table of offset, timestamp, key, value and headers; no message is copied."""

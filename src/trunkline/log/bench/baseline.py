@@ -2,9 +2,11 @@
 
 Written as its author meant it and as fast as psycopg allows: one statement per append with a binary
 array, offsets reserved by the update of a counter row; a claim that moves the group's row and knows
-the old and the new value, the range read in the same transaction. What the document gets wrong (a
-claim computed from the new value alone) is right here; what it does needlessly (a second unique
-index) is left out.
+the old and the new value, the range read in the same transaction, which commits durably: what its
+reader did before that happens at least once. A message is what the author's reader selects of it:
+its offset, its payload and when it was written. What the document gets wrong (a claim computed from
+the new value alone) is right here; what it does needlessly (a second unique index, a transaction
+around a single statement, reading the column ``id`` as well) is left out.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import psycopg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
 SCHEMA = "bench_seed"
 
@@ -57,7 +60,7 @@ returning held.next_offset, c.next_offset - 1
 """
 
 _READ = f"""
-select log_offset, payload from {SCHEMA}.topicpartition
+select log_offset, payload, created_at from {SCHEMA}.topicpartition
  where log_offset between %b and %b order by log_offset
 """
 
@@ -93,8 +96,8 @@ class Baseline:
             [group],
         )
 
-    def claim(self, group: str, most: int) -> list[tuple[int, bytes]]:
-        """Claim up to ``most`` messages and read them, in one transaction: offset and payload."""
+    def claim(self, group: str, most: int) -> list[tuple[int, bytes, datetime]]:
+        """Claim up to ``most`` messages and read them, in one transaction."""
         cursor = self._reader.cursor(binary=True)
         row = cursor.execute(_CLAIM, (group, most, group)).fetchone()
         assert row is not None

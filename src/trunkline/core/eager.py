@@ -1,0 +1,47 @@
+"""`EagerConnection`: an asynchronous connection that reads what has come before it waits for more.
+
+psycopg goes through the event loop for every few kilobytes of an answer, which for a large one
+costs more than everything else. Here the loop is asked only when the socket is empty.
+"""
+
+from __future__ import annotations
+
+import select
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+from psycopg.waiting import Ready, Wait
+
+if TYPE_CHECKING:
+    from psycopg.abc import PQGen
+
+T = TypeVar("T")
+
+
+class EagerConnection(psycopg.AsyncConnection[Any]):
+    """Otherwise as psycopg's."""
+
+    async def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
+        """Run a generator of psycopg's to its end."""
+        if hasattr(select, "poll"):
+            gen = _drained(gen, self.pgconn.socket)
+        return await super().wait(gen, *args, **kwargs)
+
+
+def _drained(gen: PQGen[T], socket: int) -> PQGen[T]:
+    """The generator, waiting only where nothing is there to be read."""
+    poll = None
+    try:
+        state = next(gen)
+        while True:
+            if poll is not None and state == Wait.R and poll.poll(0):
+                state = gen.send(Ready.R)
+                continue
+            ready = yield state
+            if poll is None:  # most answers come whole: only a second wait is worth a look
+                poll = select.poll()
+                poll.register(socket, select.POLLIN)
+            state = gen.send(ready)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
