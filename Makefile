@@ -7,6 +7,7 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
+JAVA := $(VENV)/.java
 ARGS :=
 DSN :=
 QUICK := not soak
@@ -16,17 +17,17 @@ JOBS := 2
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) ## see it work, from nothing
+demo: $(JAVA) ## see it work, from nothing
 	@$(VENV)/bin/trunkline demo $(ARGS)
 
-test: $(READY) ## run the tests against the bundled server
+test: $(JAVA) ## run the tests against the bundled server
 	@$(PYTHON) -m pytest -n $(JOBS) --dist worksteal -m "$(QUICK)" $(ARGS)
 
-test-pg: $(READY) ## run them against your own server: make test-pg DSN=postgresql://...
+test-pg: $(JAVA) ## run them against your own server: make test-pg DSN=postgresql://...
 	@test -n "$(DSN)" || { echo "Say which server: make test-pg DSN=postgresql://user@host/db" >&2; exit 2; }
 	@TRUNKLINE_TEST_DSN="$(DSN)" $(PYTHON) -m pytest -m "$(CALM)" $(ARGS)
 
-test-old: $(READY) ## run them against every other version that Debian has put on this machine
+test-old: $(JAVA) ## run them against every other version that Debian has put on this machine
 	@bundled=$$($(PYTHON) -c 'from trunkline.core.binaries import find_binaries as f; print(f().major)') || exit 1; \
 	found=; \
 	for bin in /usr/lib/postgresql/1[5-9]/bin /usr/lib/postgresql/[2-9][0-9]/bin; do \
@@ -49,7 +50,7 @@ format: $(READY) ## bring the code into form
 	@$(PYTHON) -m ruff check --fix --select I .
 	@$(PYTHON) -m ruff format .
 
-bench: $(READY) ## measure, against the plain design in the same run
+bench: $(JAVA) ## measure, against the plain design in the same run
 	@$(PYTHON) -m bench.run $(ARGS)
 
 docs: $(READY) ## check the documentation
@@ -86,3 +87,7 @@ $(READY): pyproject.toml constraints.txt
 	  || { echo "Trying without the bundled server" >&2; \
 	       $$install -c constraints.txt -e '.[spark,dev]'; }
 	@touch $@
+
+# Spark needs a Java; without one everything else still works, and says what is left out.
+$(JAVA): $(READY)
+	@if $(PYTHON) -m trunkline.spark.java_install > $@; then :; else rm -f $@; fi

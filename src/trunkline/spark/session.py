@@ -31,7 +31,6 @@ SETTINGS: Mapping[str, str] = {
     ),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
 }
 """What every session gets unless it is told otherwise."""
 

@@ -1,0 +1,281 @@
+"""`audit`: does the downstream equal the table?
+
+Both sides are cut into buckets by their keys; a bucket has a count and a digest of its rows. Only
+rows of buckets that differ are compared one by one. What differs may just be under way, so it is
+looked at again until the tube has delivered what was waiting; with ``repair`` the keys that still
+differ are touched, and the audit ends when they are equal.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from trunkline.core.errors import Conflict, Invalid, NotFound
+from trunkline.spark import connection, tube_rows
+from trunkline.spark.jobs.job import silent
+from trunkline.spark.jobs.sync import Sync
+from trunkline.spark.jobs.targets import Target, target_of
+from trunkline.tube import calls
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from trunkline.spark.jobs.job import Progress
+    from trunkline.spark.tube_rows import Attached
+
+BUCKETS = 1024
+
+_SAMPLE = 20
+_MOST_KEYS = 100_000
+_PAUSE = 0.5
+
+
+@dataclass
+class Audit:
+    """What an audit of one table found."""
+
+    relation: str
+    target: str
+    as_of: datetime
+    rows: int = 0
+    target_rows: int = 0
+    buckets: int = BUCKETS
+    differing_buckets: list[int] = field(default_factory=list)
+    missing: int = 0
+    """Rows that are not downstream."""
+    extra: int = 0
+    """Rows that are only downstream."""
+    different: int = 0
+    repaired: int = 0
+    sample: list[str] = field(default_factory=list)
+    """Some of the keys that differ."""
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.missing or self.extra or self.different)
+
+    def verdict(self) -> str:
+        """In words."""
+        at = self.as_of.isoformat(timespec="seconds")
+        if self.equal:
+            return f"equal as of {at}"
+        return (
+            f"not equal as of {at}: {self.missing} missing, {self.extra} extra, "
+            f"{self.different} different"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """For reports."""
+        return {
+            **asdict(self),
+            "as_of": self.as_of.isoformat(),
+            "equal": self.equal,
+            "verdict": self.verdict(),
+        }
+
+
+def audit(
+    spark: SparkSession,
+    tube: str,
+    to: str | Target,
+    *,
+    relation: str | None = None,
+    dsn: str | None = None,
+    target_dsn: str | None = None,
+    repair: bool = False,
+    patience: float = 60.0,
+    progress: Progress = silent,
+) -> list[Audit]:
+    """Compare the tables of a tube with their targets; one `Audit` per table.
+
+    ``patience`` is for changes that are under way, in seconds; where nobody works the tube, the
+    audit delivers them itself.
+    """
+    if callable(to):
+        raise Invalid("a function cannot be read back: audit delta:PATH or table:NAME.")
+    dsn = connection.locate(dsn)
+    with connection.plain_errors():
+        names = tube_rows.relations(dsn, tube) if relation is None else [relation]
+        found = []
+        for place, name in enumerate(names):
+            table = tube_rows.attached(dsn, tube, name)
+            target = target_of(
+                to, target_dsn or dsn, relation=table.relation, several=len(names) > 1
+            )
+            progress(place, len(names), table.relation)
+            found.append(
+                _Comparison(spark, tube, table, target, dsn).run(repair=repair, patience=patience)
+            )
+        progress(len(names), len(names), "tables")
+        return found
+
+
+class _Comparison:
+    """One table against its target."""
+
+    def __init__(
+        self, spark: SparkSession, tube: str, table: Attached, target: Target, dsn: str
+    ):
+        self._spark = spark
+        self._tube = tube
+        self._table = table
+        self._target = target
+        self._dsn = dsn
+        self._db = connection.db(dsn)
+
+    def run(self, *, repair: bool, patience: float) -> Audit:
+        self._deliver()
+        report, keys = self._compare(None)
+        give_up = time.monotonic() + patience
+        repaired: set[str] = set()
+        while keys and time.monotonic() < give_up:
+            if repair and not set(keys) <= repaired:
+                self._db.run(calls.touch(self._tube, self._table.relation, list(keys)))
+                repaired |= set(keys)
+            waiting = self._deliver()
+            again, left = self._compare(keys)
+            self._settle(report, again)
+            if set(left) == set(keys) and not repair and not waiting:
+                break  # nothing is under way any more
+            keys = left
+            if keys:
+                time.sleep(_PAUSE)
+        report.repaired = len(repaired - set(keys))
+        return report
+
+    def _settle(self, report: Audit, again: Audit) -> None:
+        report.missing, report.extra = again.missing, again.extra
+        report.different, report.sample = again.different, again.sample
+        report.differing_buckets = again.differing_buckets
+        report.as_of = again.as_of
+
+    def _deliver(self) -> int:
+        """Bring down what waits, unless somebody does; how many entries wait after that."""
+        try:
+            job = Sync(
+                self._spark, self._tube, self._target, self._table.relation, self._dsn, None, None
+            )
+        except Conflict:
+            time.sleep(_PAUSE)
+        else:
+            # Only a tube of this one table is ours to work: others would lose their entries.
+            try:
+                if len(tube_rows.relations(self._dsn, self._tube)) == 1:
+                    job.run(once=True, progress=silent, stop=_never())
+            finally:
+                job.close()
+        self._db.run(calls.tick())
+        rows = self._db.run(calls.stats(self._tube))
+        return sum(row.live_entries + row.backfill_entries for row in rows)
+
+    def _compare(self, keys: Sequence[str] | None) -> tuple[Audit, list[str]]:
+        """The whole table by buckets, or only some keys; what differs, as keys of the tube."""
+        from pyspark.sql import functions as f
+
+        as_of = datetime.now(UTC)
+        report = Audit(self._table.relation, self._target.name, as_of)
+        ours = self._digested(self._origin())
+        present = self._target.read(self._spark)
+        if present is None:
+            present = self._origin().limit(0)
+        theirs = self._digested(present.select(*self._names()))
+        if keys is not None:
+            chosen = self._spark.createDataFrame([(key,) for key in keys], "__key string")
+            ours = ours.join(f.broadcast(chosen), "__key", "left_semi")
+            theirs = theirs.join(f.broadcast(chosen), "__key", "left_semi")
+        both = _buckets(ours).alias("a").join(_buckets(theirs).alias("b"), "__bucket", "full")
+        counted = both.select(
+            "__bucket",
+            f.coalesce("a.n", f.lit(0)).alias("n"),
+            f.coalesce("b.n", f.lit(0)).alias("m"),
+            (~f.col("a.digest").eqNullSafe(f.col("b.digest"))).alias("differs"),
+        ).collect()
+        report.rows = sum(row.n for row in counted)
+        report.target_rows = sum(row.m for row in counted)
+        report.differing_buckets = sorted(row["__bucket"] for row in counted if row.differs)
+        if not report.differing_buckets:
+            return report, []
+        here = f.col("__bucket").isin(report.differing_buckets)
+        rows = (
+            ours.where(here)
+            .alias("a")
+            .join(theirs.where(here).alias("b"), "__key", "full")
+            .where(~f.col("a.__digest").eqNullSafe(f.col("b.__digest")))
+            .select(
+                "__key",
+                f.when(f.col("b.__digest").isNull(), "missing")
+                .when(f.col("a.__digest").isNull(), "extra")
+                .otherwise("different")
+                .alias("kind"),
+            )
+            .limit(_MOST_KEYS + 1)
+            .collect()
+        )
+        if len(rows) > _MOST_KEYS:
+            raise Conflict(
+                f"more than {_MOST_KEYS} rows differ.", hint="Bring all of them down: a backfill."
+            )
+        for row in rows:
+            setattr(report, row.kind, getattr(report, row.kind) + 1)
+        differing = sorted(row["__key"] for row in rows)
+        report.sample = differing[:_SAMPLE]
+        return report, differing
+
+    def _names(self) -> list[str]:
+        return self._origin().columns
+
+    def _origin(self) -> DataFrame:
+        query = f"select * from {self._table.relation} r where {self._table.condition}"
+        reader = self._spark.read.format("trunkline.table").option("dsn", self._dsn)
+        return reader.option("query", query).load()
+
+    def _digested(self, rows: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        columns = [f.col(f"`{name}`") for name in sorted(rows.columns)]
+        key = self._key(rows)
+        return rows.select(
+            key.alias("__key"),
+            f.xxhash64(*columns).alias("__digest"),
+            f.pmod(f.xxhash64(key), f.lit(BUCKETS)).cast("int").alias("__bucket"),
+        )
+
+    def _key(self, rows: DataFrame) -> Column:
+        """The key as tubes write it: the text of one column, or a JSON array of several."""
+        from pyspark.sql import functions as f
+
+        texts = [f.col(f"`{name}`").cast("string") for name in self._table.key_columns]
+        if len(texts) == 1:
+            return texts[0]
+        return f.to_json(f.array(*texts))
+
+
+def _buckets(rows: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return (
+        rows.groupBy("__bucket")
+        .agg(f.count("*").alias("n"), f.expr("bit_xor(__digest)").alias("x"),
+             f.sum(f.col("__digest").cast("decimal(38,0)")).alias("s"))  # fmt: skip
+        .select("__bucket", "n", f.concat_ws(":", "n", "x", "s").alias("digest"))
+    )
+
+
+def _never() -> Any:
+    import threading
+
+    return threading.Event()
+
+
+def one_of(found: list[Audit], relation: str) -> Audit:
+    """The audit of one table."""
+    for report in found:
+        if report.relation == relation:
+            return report
+    raise NotFound(f"{relation} was not audited.")

@@ -1,0 +1,267 @@
+"""`sync`: keep a downstream in step with the tables of a tube.
+
+A round reads what waits in every lane, as ranges of positions; Spark reads the rows behind the keys
+(one query per task), the target takes them in one commit, and only then the ranges are
+acknowledged. What is written is the state of a row and not a change to it, so a round that is done
+again after a crash changes nothing; rounds are numbered in the ledger of the target, so a driver
+that was held up and lost its lanes cannot write over its successor. After a backfill or TRUNCATE,
+rows that are only downstream are removed.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from trunkline.core import telemetry
+from trunkline.core.db import translated
+from trunkline.spark import calls as spark_calls
+from trunkline.spark import connection, tube_rows
+from trunkline.spark.arrivals import Arrivals
+from trunkline.spark.jobs.job import silent
+from trunkline.spark.jobs.targets import Target, target_of
+from trunkline.spark.tube_lanes import Lanes
+from trunkline.spark.tube_rows import DELETED, Span
+from trunkline.tube import calls
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from trunkline.core.db import Db
+    from trunkline.spark.jobs.job import Progress
+    from trunkline.spark.jobs.targets import Function
+    from trunkline.spark.tube_rows import Attached
+
+logger = telemetry.get_logger(__name__)
+
+_ROUND_KEYS = 400_000  # keys that one round takes at most: what tasks and a merge hold
+_PATIENCE = 0.5  # seconds that an idle sync waits for a wake-up
+_OUTLINE = """
+select e.up_to, e.relation, e.control, cardinality(e.keys)
+  from trunkline.tube_read(%s, %s, %s, %s, %s, %s) e order by e.up_to"""
+
+
+@dataclass
+class Synced:
+    """What a sync did."""
+
+    rounds: int = 0
+    keys: int = 0
+    collected: int = 0
+    """Times that rows without an origin were looked for."""
+
+
+@dataclass
+class Round:
+    """What waits: ranges by lane, keys by table, tables to look for garbage in."""
+
+    spans: list[Span] = field(default_factory=list)
+    keys: Counter[str] = field(default_factory=Counter)
+    collect: set[str] = field(default_factory=set)
+    marks: dict[tuple[int, int], int] = field(default_factory=dict)
+
+
+def sync(
+    spark: SparkSession,
+    tube: str,
+    to: str | Function | Target,
+    *,
+    relation: str | None = None,
+    dsn: str | None = None,
+    target_dsn: str | None = None,
+    once: bool = False,
+    parallelism: int | None = None,
+    progress: Progress = silent,
+    stop: threading.Event | None = None,
+) -> Synced:
+    """Bring every change of a tube to its target; until ``stop`` is set, or (``once``) caught up.
+
+    ``to`` is ``delta:PATH``, ``table:NAME`` or a function ``(rows, batch)``. Errors: `NotFound`,
+    `Conflict` when somebody else works the tube, `LeaseLost` when somebody took it over.
+    """
+    dsn = connection.locate(dsn)
+    with connection.plain_errors():
+        job = Sync(spark, tube, to, relation, dsn, target_dsn, parallelism)
+        try:
+            return job.run(once=once, progress=progress, stop=stop or threading.Event())
+        finally:
+            job.close()
+
+
+class Sync:
+    """The driver of a sync: one round after the other."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        tube: str,
+        to: str | Function | Target,
+        relation: str | None,
+        dsn: str,
+        target_dsn: str | None,
+        parallelism: int | None,
+    ):
+        self._spark = spark
+        self._tube = tube
+        self._dsn = dsn
+        self._db: Db = connection.db(dsn)
+        self._tasks = parallelism or _cores(spark)
+        known = tube_rows.relations(dsn, tube)
+        chosen = known if relation is None else [tube_rows.attached(dsn, tube, relation).relation]
+        self._tables: dict[str, Attached] = {}
+        self._targets: dict[str, Target] = {}
+        for name in chosen:
+            table = tube_rows.attached(dsn, tube, name)
+            self._tables[table.relation] = table
+            self._targets[table.relation] = target_of(
+                to, target_dsn or dsn, relation=table.relation, several=len(chosen) > 1
+            )
+        self._done = Synced()
+        self._lanes = Lanes(dsn, tube, name="spark sync")
+        self._arrivals = Arrivals(dsn, ["tube:"])
+
+    def close(self) -> None:
+        """Give the lanes back."""
+        self._lanes.leave()
+        self._arrivals.close()
+
+    def run(self, *, once: bool, progress: Progress, stop: threading.Event) -> Synced:
+        """Do rounds until told to stop, or until what was there at the start is done."""
+        final = self._head() if once else None
+        while not stop.is_set():
+            head = self._head() if final is None else final
+            work = self._look(head)
+            if work.keys or work.collect:
+                self._round(work)
+                self._done.rounds += 1
+                self._done.keys += sum(work.keys.values())
+                progress(self._done.keys, None, f"{self._tube} to {self._names()}")
+            self._lanes.acknowledge_each(work.marks, worked=bool(work.keys or work.collect))
+            caught_up = all(mark >= head for mark in work.marks.values())
+            if final is not None and caught_up:
+                break
+            if caught_up:
+                self._arrivals.wait(_PATIENCE)
+        return self._done
+
+    def _names(self) -> str:
+        return ", ".join(target.name for target in self._targets.values())
+
+    def _head(self) -> int:
+        self._db.run(calls.tick())
+        return self._db.run(calls.head())
+
+    def _look(self, head: int) -> Round:
+        """What the next round is about: so many entries that its keys stay within bounds."""
+        work = Round()
+        marks = self._lanes.marks()
+        most = max(100, _ROUND_KEYS // 250 // len(marks))
+        for (lane, priority), up_to in marks.items():
+            work.marks[lane, priority] = up_to
+            if up_to >= head:
+                continue
+            entries = self._outline(lane, priority, up_to + 1, head, most)
+            last = entries[-1][0] if len(entries) == most else head
+            work.marks[lane, priority] = last
+            if entries:
+                work.spans.append(Span(lane, priority, up_to + 1, last))
+            for _, relation, control, keys in entries:
+                name = self._known(relation)
+                if name is None:
+                    continue
+                work.keys[name] += keys
+                if control in ("truncate", "backfill_end"):
+                    work.collect.add(name)
+        work.keys = +work.keys
+        return work
+
+    def _outline(
+        self, lane: int, priority: int, first: int, last: int, most: int
+    ) -> Sequence[tuple[int, str | None, str | None, int]]:
+        with translated(), self._db.connection() as asked:
+            values = [self._tube, lane, priority, first, last, most]
+            return asked.execute(_OUTLINE, values).fetchall()
+
+    def _known(self, relation: str | None) -> str | None:
+        """The table that an entry speaks of, as we call it; None for one that is not synced."""
+        if relation is None or relation in self._tables:
+            return relation
+        with translated(), self._db.connection() as asked:
+            row = asked.execute(
+                "select format('%%I.%%I', n.nspname, c.relname) from pg_class c"
+                " join pg_namespace n on n.oid = c.relnamespace where c.oid = to_regclass(%s)",
+                [relation],
+            ).fetchone()
+        return row[0] if row and row[0] in self._tables else None
+
+    def _round(self, work: Round) -> None:
+        for relation, keys in work.keys.items():
+            table, target = self._tables[relation], self._targets[relation]
+            rows = self._changed(relation, work.spans, keys)
+            if table.moves and len({span.lane for span in work.spans}) > 1:
+                rows = rows.dropDuplicates(list(table.key_columns))
+            self._lanes.check()
+            target.write(rows, table.key_columns, *self._next(relation))
+        for relation in work.collect:
+            self._collect(relation)
+
+    def _changed(self, relation: str, spans: Sequence[Span], keys: int) -> DataFrame:
+        tasks = max(1, min(self._tasks, keys // 1000))
+        return (
+            self._spark.read.format("trunkline.tube")
+            .option("dsn", self._dsn)
+            .option("tube", self._tube)
+            .option("relation", relation)
+            .option("enrich", "columns")
+            .option("ranges", json.dumps([asdict(span) for span in spans]))
+            .option("minPartitions", str(tasks))
+            .load()
+        )
+
+    def _next(self, relation: str) -> tuple[str, int]:
+        """The application and the number of the batch that comes next."""
+        app = f"sync {self._tube} {relation} {self._targets[relation].name}"
+        return app, self._db.run(spark_calls.next_batch(app))
+
+    def _collect(self, relation: str) -> None:
+        """Delete downstream what the table does not have; only we write there, so that is safe."""
+        table, target = self._tables[relation], self._targets[relation]
+        present = target.read(self._spark)
+        if present is None:
+            return
+        keys = list(table.key_columns)
+        listed = ", ".join(f'"{name}"' for name in keys)
+        origin = (
+            self._spark.read.format("trunkline.table")
+            .option("dsn", self._dsn)
+            .option("query", f"select {listed} from {table.relation} r where {table.condition}")
+            .load()
+        )
+        gone = garbage(present, origin, keys)
+        target.write(gone, keys, *self._next(relation))
+        self._done.collected += 1
+        logger.info("collected", tube=self._tube, relation=relation, target=target.name)
+
+
+def garbage(present: DataFrame, origin: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Rows of ``present`` whose key is not in ``origin``, marked as deleted."""
+    from pyspark.sql import functions as f
+
+    return present.join(origin, list(keys), "left_anti").withColumn(DELETED, f.lit(value=True))
+
+
+def _cores(spark: SparkSession) -> int:
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception:  # noqa: BLE001 - Spark Connect has no context
+        return 2
+
+
+def as_dict(done: Synced) -> dict[str, Any]:
+    """For reports."""
+    return asdict(done)

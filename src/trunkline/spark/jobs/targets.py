@@ -1,0 +1,131 @@
+"""Where a sync goes: a Delta table, a table of a Postgres, or a function of yours."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trunkline.core.errors import Invalid
+from trunkline.spark import connection
+from trunkline.spark.tube_rows import DELETED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+Function = Callable[["DataFrame", int], None]
+
+
+class Target(ABC):
+    """Makes rows true downstream, and can be read back."""
+
+    name: str
+    """What it is called in the ledger, in progress and in reports."""
+
+    @abstractmethod
+    def write(self, rows: DataFrame, keys: Sequence[str], app: str, batch: int) -> None:
+        """Upsert the rows by their keys, delete those that are marked; a batch counts once."""
+
+    @abstractmethod
+    def read(self, spark: SparkSession) -> DataFrame | None:
+        """All rows that are there; None when there is no table yet."""
+
+
+@dataclass(frozen=True)
+class DeltaTable(Target):
+    """A Delta table in a directory or bucket."""
+
+    path: str
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"delta:{self.path}"
+
+    def write(self, rows: DataFrame, keys: Sequence[str], app: str, batch: int) -> None:
+        options = {"path": self.path, **_common(keys, app, batch)}
+        rows.write.format("trunkline.delta").options(**options).mode("append").save()
+
+    def read(self, spark: SparkSession) -> DataFrame | None:
+        from deltalake import DeltaTable as Stored
+
+        if not Stored.is_deltatable(self.path):
+            return None
+        files = Stored(self.path).file_uris()
+        if not files:
+            return None
+        return spark.read.option("mergeSchema", "true").parquet(*files)
+
+
+@dataclass(frozen=True)
+class PostgresTable(Target):
+    """A table of this or another Postgres, which is there already, with a key."""
+
+    table: str
+    dsn: str
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"table:{self.table}"
+
+    def write(self, rows: DataFrame, keys: Sequence[str], app: str, batch: int) -> None:
+        options = {"dbtable": self.table, "dsn": self.dsn, **_common(keys, app, batch)}
+        rows.write.format("trunkline.table").options(**options).mode("append").save()
+
+    def read(self, spark: SparkSession) -> DataFrame | None:
+        options = {"dbtable": self.table, "dsn": self.dsn}
+        return spark.read.format("trunkline.table").options(**options).load()
+
+
+@dataclass(frozen=True)
+class Applied(Target):
+    """A function that is given the rows of each batch, as ``foreachBatch`` gives them."""
+
+    function: Function
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"function:{getattr(self.function, '__name__', 'function')}"
+
+    def write(self, rows: DataFrame, keys: Sequence[str], app: str, batch: int) -> None:
+        self.function(rows, batch)
+
+    def read(self, spark: SparkSession) -> DataFrame | None:
+        return None
+
+
+def target_of(to: str | Function | Target, dsn: str, *, relation: str, several: bool) -> Target:
+    """``delta:PATH``, ``table:NAME``, or a function; ``{relation}`` in a name is the table's."""
+    if isinstance(to, Target):
+        return to
+    if callable(to):
+        return Applied(to)
+    if several and "{relation}" not in to:
+        raise Invalid(
+            f'the tube has several tables, and all would go to "{to}".',
+            hint="Name one with relation, or write {relation} where its name belongs.",
+        )
+    kind, separator, place = to.replace("{relation}", relation).partition(":")
+    if not separator or not place:
+        raise Invalid(f'a target is delta:PATH or table:NAME, got "{to}".')
+    if kind == "delta":
+        return DeltaTable(place)
+    if kind == "table":
+        return PostgresTable(place, dsn)
+    raise Invalid(f'a target is delta:PATH or table:NAME, got "{to}".')
+
+
+def locate(dsn: str | None) -> str:
+    """The database of a job; see `trunkline.spark.connection`."""
+    return connection.locate(dsn)
+
+
+def _common(keys: Sequence[str], app: str, batch: int) -> Mapping[str, Any]:
+    return {
+        "keys": ",".join(keys),
+        "deleteFlag": DELETED,
+        "appId": app,
+        "batchId": str(batch),
+    }

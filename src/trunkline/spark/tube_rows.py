@@ -1,0 +1,240 @@
+"""Tasks of the tube source: one query per task; the server unnests, joins and casts.
+
+A range of positions is closed when it is planned: every change in it is committed, so a row that is
+read now is at least as new as each of them, and a key that comes twice is read once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from psycopg import sql
+from pyspark.sql import types as t
+
+from trunkline.core.db import translated
+from trunkline.core.errors import NotFound
+from trunkline.spark import connection
+from trunkline.spark.columns import Selection, quoted, selection
+from trunkline.tube import calls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+DELETED = "_deleted"
+
+_TOUCHES = """
+select e.relation, e.shard, e.op, k.key, e.payload::text as payload, e.control,
+       e.up_to as position, {priority} as priority, e.at{document}
+  from trunkline.tube_read({tube}, {lane}, {priority}, {first}, {last}, 2147483647) e
+  left join lateral {keys} on true
+ where {chosen}"""
+_BARE = "unnest(e.keys) k (key)"
+_ENRICHED = """(
+    select d.key, d.document::text as document
+      from trunkline.tube_enrich(
+             e.attachment, e.keys, array_fill(e.shard, array[cardinality(e.keys)])) d
+     where e.attachment is not null
+    union all
+    select u.key, null from unnest(e.keys) u (key) where e.attachment is null) k"""
+_KEYS = """
+      select unnest(e.keys) as key
+        from trunkline.tube_read({tube}, {lane}, {priority}, {first}, {last}, 2147483647) e
+       where to_regclass(e.relation) = {relation}::regclass"""
+_ROWS = """
+  select {columns}, (r.{first_key} is null) as {deleted}
+    from (select distinct {keys} from ({touched}
+         ) t where {chosen}) t
+    left join (select * from {relation} r where {condition}) r on {same}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Positions ``first`` to ``last`` of one lane and priority."""
+
+    lane: int
+    priority: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A table of a tube, as far as reading its rows by key needs it."""
+
+    relation: str
+    key_columns: tuple[str, ...]
+    key_types: tuple[str, ...]
+    condition: str
+    moves: bool
+    """Whether a row may change its shard, so that two lanes may speak of one key."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What one task reads: spans of a lane, and of their keys a share."""
+
+    dsn: str
+    tube: str
+    relation: str | None
+    enrich: str
+    spans: tuple[Span, ...] = ()
+    bucket: int = 0
+    buckets: int = 1
+
+    def __repr__(self) -> str:
+        return f"Slice({self.tube!r}, {self.spans})"
+
+    def narrow(self, spans: Sequence[Span], bucket: int, buckets: int) -> Slice:
+        """A part of it."""
+        return replace(self, spans=tuple(spans), bucket=bucket, buckets=buckets)
+
+
+def attached(dsn: str, tube: str, relation: str) -> Attached:
+    """A table of a tube; `NotFound` when it is not attached."""
+    with translated(), connection.db(dsn).connection() as asked:
+        row = asked.execute(
+            """
+            select format('%%I.%%I', n.nspname, c.relname), l.key_columns,
+                   trunkline._tube_key_types(l.relation, l.key_columns),
+                   concat_ws(' and ', '(' || l.condition || E'\n)', '(' || l.table_condition || E'\n)'),
+                   l.shard !~ '^[0-9]+$'
+              from trunkline.tube_list(to_regclass(%s)) l
+              join pg_class c on c.oid = l.relation join pg_namespace n on n.oid = c.relnamespace
+             where l.tube = %s""",
+            [relation, tube],
+        ).fetchone()
+    if row is None:
+        raise NotFound(
+            f'table {relation} is not attached to tube "{tube}".',
+            hint=f"Attach it: trunkline tube attach {tube} {relation}",
+        )
+    name, key_columns, key_types, condition, moves = row
+    return Attached(name, tuple(key_columns), tuple(key_types), condition or "true", bool(moves))
+
+
+def relations(dsn: str, tube: str) -> list[str]:
+    """The tables that are attached to a tube."""
+    listed = [row for row in connection.db(dsn).run(calls.list_tubes()) if row.tube == tube]
+    if not listed:
+        raise NotFound(f'there is no tube "{tube}".', hint="List them: trunkline tube list")
+    return [row.relation for row in listed if row.relation is not None]
+
+
+def schema_of(asked: Slice) -> t.StructType:
+    """The schema of what a slice gives."""
+    if asked.enrich == "columns" and asked.relation is not None:
+        return t.StructType([*_table(asked).schema.fields, _field(DELETED, t.BooleanType())])
+    return t.StructType(
+        [
+            _field("relation", t.StringType()),
+            _field("shard", t.IntegerType()),
+            _field("op", t.StringType()),
+            _field("key", t.StringType()),
+            _field("payload", t.StringType()),
+            _field("control", t.StringType()),
+            _field("position", t.LongType()),
+            _field("priority", t.IntegerType()),
+            _field("at", t.TimestampType()),
+            *([_field("document", t.StringType())] if asked.enrich == "json" else []),
+        ]
+    )
+
+
+def _field(name: str, kind: t.DataType) -> t.StructField:
+    return t.StructField(name, kind)
+
+
+def read_slice(asked: Slice) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice, as Arrow brings them."""
+    with connection.plain_errors():
+        chosen, query = _query(asked)
+        with connection.adbc(asked.dsn) as arrow, arrow.cursor() as cursor:
+            cursor.execute(query)
+            for batch in cursor.fetch_record_batch():
+                yield chosen.conform(batch)
+
+
+def _query(asked: Slice) -> tuple[Selection, str]:
+    text = _rows_query(asked) if asked.enrich == "columns" else _touches_query(asked)
+    with translated(), connection.db(asked.dsn).connection() as describing:
+        chosen = selection(describing, f"({text}) x")
+    return chosen, f"select {chosen.sql} from ({text}) x"
+
+
+def _touches_query(asked: Slice) -> str:
+    chosen = [_share(asked, "coalesce(k.key, '')")]
+    if asked.relation is not None:
+        chosen.append(f"to_regclass(e.relation) = {_literal(asked.relation)}::regclass")
+    enriched = asked.enrich == "json"
+    parts = [
+        _TOUCHES.format(
+            tube=_literal(asked.tube),
+            **_bounds(span),
+            document=", k.document" if enriched else "",
+            keys=_ENRICHED if enriched else _BARE,
+            chosen=" and ".join(chosen),
+        )
+        for span in asked.spans
+    ]
+    return " union all ".join(parts) + " order by position"
+
+
+def _rows_query(asked: Slice) -> str:
+    assert asked.relation is not None
+    table = attached(asked.dsn, asked.tube, asked.relation)
+    touched = " union all ".join(
+        _KEYS.format(
+            tube=_literal(asked.tube), relation=_literal(table.relation), **_bounds(span)
+        )
+        for span in asked.spans
+    )
+    several = len(table.key_columns) > 1
+    keys = [
+        f"{f'(t.key::jsonb ->> {place})' if several else 't.key'}::{kind} as {quoted(name)}"
+        for place, (name, kind) in enumerate(zip(table.key_columns, table.key_types, strict=True))
+    ]
+    columns = [
+        f"coalesce(r.{quoted(name)}, t.{quoted(name)}) as {quoted(name)}"
+        if name in table.key_columns
+        else f"r.{quoted(name)}"
+        for name in _table(asked).schema.fieldNames()
+    ]
+    return _ROWS.format(
+        columns=", ".join(columns),
+        first_key=quoted(table.key_columns[0]),
+        deleted=quoted(DELETED),
+        keys=", ".join(keys),
+        touched=touched,
+        chosen=_share(asked, "t.key"),
+        relation=table.relation,
+        condition=table.condition,
+        same=" and ".join(f"r.{quoted(name)} = t.{quoted(name)}" for name in table.key_columns),
+    )
+
+
+def _table(asked: Slice) -> Selection:
+    assert asked.relation is not None
+    with translated(), connection.db(asked.dsn).connection() as describing:
+        return selection(describing, attached(asked.dsn, asked.tube, asked.relation).relation)
+
+
+def _share(asked: Slice, key: str) -> str:
+    if asked.buckets == 1:
+        return "true"
+    return f"(hashtext({key}) & 2147483647) % {asked.buckets} = {asked.bucket}"
+
+
+def _bounds(span: Span) -> dict[str, int]:
+    return {
+        "lane": span.lane,
+        "priority": span.priority,
+        "first": span.first,
+        "last": span.last,
+    }
+
+
+def _literal(text: str) -> str:
+    return sql.Literal(text).as_string()
