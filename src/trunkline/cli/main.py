@@ -23,6 +23,9 @@ from trunkline.cli import (
     log_groups,
     log_read,
     log_upkeep,
+    spark,
+    spark_replay,
+    spark_tube,
     tube,
     tube_run,
     up,
@@ -50,6 +53,9 @@ for part in (log_append, log_read, log_groups, log_upkeep):
     part.add_to(log.app)
 app.add_typer(tube.app, name="tube")
 tube_run.add_to(tube.app)
+app.add_typer(spark.app, name="spark")
+for part in (spark_tube, spark_replay):
+    part.add_to(spark.app)
 
 
 def _print_version(wanted: bool) -> None:

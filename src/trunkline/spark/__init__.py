@@ -1,10 +1,32 @@
 """Spark: topics, tubes and tables as sources and sinks, and the jobs that run on it.
 
-Importing this needs neither Spark nor Java; calling does.
+Importing this needs neither Spark nor Java; the jobs are imported when they are asked for.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from trunkline.spark.session import FAST, register, session
 
-__all__ = ["FAST", "register", "session"]
+if TYPE_CHECKING:
+    from trunkline.spark.jobs.audit import audit
+    from trunkline.spark.jobs.backfill import backfill
+    from trunkline.spark.jobs.replay import replay
+    from trunkline.spark.jobs.sync import sync
+
+_PLACES = {
+    "audit": "jobs.audit",
+    "backfill": "jobs.backfill",
+    "replay": "jobs.replay",
+    "sync": "jobs.sync",
+}
+
+__all__ = ["FAST", "audit", "backfill", "register", "replay", "session", "sync"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SOURCES = {
     "trunkline.log": "trunkline.spark.log_source:LogSource",
     "trunkline.table": "trunkline.spark.table_source:TableSource",
+    "trunkline.tube": "trunkline.spark.tube_source:TubeSource",
 }
 """Every format, and the class that is behind it."""
 

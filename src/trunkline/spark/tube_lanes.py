@@ -43,7 +43,7 @@ class Lanes:
         shares = self._db.run(calls.join(self._tube, self._owner.process))
         if not shares or len(shares) < shares[0].lanes:
             others = {
-                row.process_name
+                row.process_name or str(row.process)
                 for row in self._db.run(calls.stats(self._tube))
                 if row.process is not None and row.process != self._owner.process
             }
@@ -69,9 +69,7 @@ class Lanes:
         """Everything up to a position is done, in all lanes."""
         self.acknowledge_each(dict.fromkeys(self._done, position))
 
-    def acknowledge_each(
-        self, marks: dict[tuple[int, int], int], *, worked: bool = True
-    ) -> None:
+    def acknowledge_each(self, marks: dict[tuple[int, int], int], *, worked: bool = True) -> None:
         """Say how far each lane is; `LeaseLost` when somebody else took it over meanwhile."""
         self._owner.check()
         for lane, share in self._shares.items():
@@ -80,9 +78,7 @@ class Lanes:
             if moved <= 0 or (not worked and moved < _FAR_BEHIND):
                 continue
             self._db.run(
-                calls.ack(
-                    self._tube, lane, share.epoch, live_up_to=live, backfill_up_to=backfill
-                )
+                calls.ack(self._tube, lane, share.epoch, live_up_to=live, backfill_up_to=backfill)
             )
             self._done[lane, LIVE] = max(live, self._done[lane, LIVE])
             self._done[lane, BACKFILL] = max(backfill, self._done[lane, BACKFILL])

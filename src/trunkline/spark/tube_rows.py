@@ -99,7 +99,8 @@ def attached(dsn: str, tube: str, relation: str) -> Attached:
             """
             select format('%%I.%%I', n.nspname, c.relname), l.key_columns,
                    trunkline._tube_key_types(l.relation, l.key_columns),
-                   concat_ws(' and ', '(' || l.condition || E'\n)', '(' || l.table_condition || E'\n)'),
+                   concat_ws(' and ', '(' || l.condition || E'\n)',
+                             '(' || l.table_condition || E'\n)'),
                    l.shard !~ '^[0-9]+$'
               from trunkline.tube_list(to_regclass(%s)) l
               join pg_class c on c.oid = l.relation join pg_namespace n on n.oid = c.relnamespace
@@ -186,9 +187,7 @@ def _rows_query(asked: Slice) -> str:
     assert asked.relation is not None
     table = attached(asked.dsn, asked.tube, asked.relation)
     touched = " union all ".join(
-        _KEYS.format(
-            tube=_literal(asked.tube), relation=_literal(table.relation), **_bounds(span)
-        )
+        _KEYS.format(tube=_literal(asked.tube), relation=_literal(table.relation), **_bounds(span))
         for span in asked.spans
     )
     several = len(table.key_columns) > 1

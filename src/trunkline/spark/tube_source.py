@@ -21,7 +21,6 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
 
 from trunkline.core.errors import Invalid
 from trunkline.spark import connection, tube_rows
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql.streaming.datasource import ReadLimit
+    from pyspark.sql.types import StructType
 
 _PATIENCE = 0.5  # seconds that a stream with nothing to read waits for a wake-up
 _VERSION = 1

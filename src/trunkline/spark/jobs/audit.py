@@ -8,12 +8,13 @@ differ are touched, and the audit ends when they are equal.
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.errors import Conflict, Invalid, NotFound
+from trunkline.core.errors import Conflict, Invalid
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.jobs.job import silent
 from trunkline.spark.jobs.sync import Sync
@@ -119,9 +120,7 @@ def audit(
 class _Comparison:
     """One table against its target."""
 
-    def __init__(
-        self, spark: SparkSession, tube: str, table: Attached, target: Target, dsn: str
-    ):
+    def __init__(self, spark: SparkSession, tube: str, table: Attached, target: Target, dsn: str):
         self._spark = spark
         self._tube = tube
         self._table = table
@@ -167,7 +166,7 @@ class _Comparison:
             # Only a tube of this one table is ours to work: others would lose their entries.
             try:
                 if len(tube_rows.relations(self._dsn, self._tube)) == 1:
-                    job.run(once=True, progress=silent, stop=_never())
+                    job.run(once=True, progress=silent, stop=threading.Event())
             finally:
                 job.close()
         self._db.run(calls.tick())
@@ -261,21 +260,10 @@ def _buckets(rows: DataFrame) -> DataFrame:
 
     return (
         rows.groupBy("__bucket")
-        .agg(f.count("*").alias("n"), f.expr("bit_xor(__digest)").alias("x"),
-             f.sum(f.col("__digest").cast("decimal(38,0)")).alias("s"))  # fmt: skip
+        .agg(
+            f.count("*").alias("n"),
+            f.expr("bit_xor(__digest)").alias("x"),
+            f.sum(f.col("__digest").cast("decimal(38,0)")).alias("s"),
+        )
         .select("__bucket", "n", f.concat_ws(":", "n", "x", "s").alias("digest"))
     )
-
-
-def _never() -> Any:
-    import threading
-
-    return threading.Event()
-
-
-def one_of(found: list[Audit], relation: str) -> Audit:
-    """The audit of one table."""
-    for report in found:
-        if report.relation == relation:
-            return report
-    raise NotFound(f"{relation} was not audited.")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from trunkline.core import lease, telemetry
@@ -21,10 +22,8 @@ if TYPE_CHECKING:
 logger = telemetry.get_logger(__name__)
 
 
-class Progress(Protocol):
-    """Told how far a job is: a bar on a terminal, structured lines elsewhere."""
-
-    def __call__(self, done: int, total: int | None, what: str) -> None: ...
+Progress = Callable[[int, "int | None", str], None]
+"""Told how far a job is (done, total, what): a bar on a terminal, structured lines elsewhere."""
 
 
 def silent(_done: int, _total: int | None, _what: str) -> None:

@@ -252,7 +252,7 @@ def garbage(present: DataFrame, origin: DataFrame, keys: Sequence[str]) -> DataF
     """Rows of ``present`` whose key is not in ``origin``, marked as deleted."""
     from pyspark.sql import functions as f
 
-    return present.join(origin, list(keys), "left_anti").withColumn(DELETED, f.lit(value=True))
+    return present.join(origin, list(keys), "left_anti").withColumn(DELETED, f.lit(True))  # noqa: FBT003
 
 
 def _cores(spark: SparkSession) -> int:
@@ -260,8 +260,3 @@ def _cores(spark: SparkSession) -> int:
         return int(spark.sparkContext.defaultParallelism)
     except Exception:  # noqa: BLE001 - Spark Connect has no context
         return 2
-
-
-def as_dict(done: Synced) -> dict[str, Any]:
-    """For reports."""
-    return asdict(done)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core.errors import Invalid
-from trunkline.spark import connection
 from trunkline.spark.tube_rows import DELETED
 
 if TYPE_CHECKING:
@@ -115,11 +114,6 @@ def target_of(to: str | Function | Target, dsn: str, *, relation: str, several: 
     if kind == "table":
         return PostgresTable(place, dsn)
     raise Invalid(f'a target is delta:PATH or table:NAME, got "{to}".')
-
-
-def locate(dsn: str | None) -> str:
-    """The database of a job; see `trunkline.spark.connection`."""
-    return connection.locate(dsn)
 
 
 def _common(keys: Sequence[str], app: str, batch: int) -> Mapping[str, Any]:

@@ -1,0 +1,166 @@
+"""``trunkline spark sync|backfill|audit``: tables and what follows them, on Spark."""
+
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trunkline.cli.invocation import Invocation, command, flag
+from trunkline.cli.output import say
+from trunkline.cli.spark import Conf, Master, Remote, running
+
+if TYPE_CHECKING:
+    from trunkline.spark.jobs.audit import Audit
+
+Tube = Annotated[str, typer.Argument(metavar="TUBE", help="The tube.")]
+To = Annotated[
+    str,
+    typer.Option(
+        metavar="TARGET",
+        help="delta:PATH or table:NAME; {relation} in it is the name of the table.",
+    ),
+]
+Relation = Annotated[
+    str | None, typer.Option(metavar="TABLE", help="Only this table; else all of the tube.")
+]
+TargetDsn = Annotated[
+    str | None,
+    typer.Option(metavar="DSN", help="Where the table of the target is, if elsewhere."),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the tree."""
+    command(app, example="trunkline spark sync lake --to delta:/lake/orders --once", reads=True)(
+        sync
+    )
+    command(app, example="trunkline spark backfill lake --to delta:/lake/orders", reads=True)(
+        backfill
+    )
+    command(
+        app,
+        example="trunkline spark audit lake --to delta:/lake/orders --html report.html",
+        reads=True,
+    )(audit)
+
+
+def sync(
+    invocation: Invocation,
+    tube: Tube,
+    to: To,
+    relation: Relation = None,
+    target_dsn: TargetDsn = None,
+    once: Annotated[bool, flag("--once", help="Deliver what is there, then end.")] = False,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+) -> None:
+    """Keep a Delta table or a table of a Postgres in step with a tube, until interrupted."""
+    from trunkline.spark.jobs.job import shown
+    from trunkline.spark.jobs.sync import sync as work
+
+    with (
+        running(invocation, "sync", master=master, remote=remote, conf=conf) as (spark, dsn),
+        shown("sync") as progress,
+    ):
+        done = work(
+            spark,
+            tube,
+            to,
+            relation=relation,
+            dsn=dsn,
+            target_dsn=target_dsn,
+            once=once,
+            progress=progress,
+            stop=_interrupted(),
+        )
+    invocation.print([done])
+
+
+def backfill(
+    invocation: Invocation,
+    tube: Tube,
+    to: To,
+    relation: Relation = None,
+    target_dsn: TargetDsn = None,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+) -> None:
+    """Bring whole tables downstream through their tube; killed, it goes on where it was."""
+    from trunkline.spark.jobs.backfill import backfill as work
+    from trunkline.spark.jobs.job import shown
+
+    with (
+        running(invocation, "backfill", master=master, remote=remote, conf=conf) as (spark, dsn),
+        shown("backfill") as progress,
+    ):
+        done = work(
+            spark,
+            tube,
+            to,
+            relation=relation,
+            dsn=dsn,
+            target_dsn=target_dsn,
+            progress=progress,
+            stop=_interrupted(),
+        )
+    invocation.print([done])
+
+
+def audit(
+    invocation: Invocation,
+    tube: Tube,
+    to: To,
+    relation: Relation = None,
+    target_dsn: TargetDsn = None,
+    repair: Annotated[
+        bool, flag("--repair", help="Touch what differs, and wait until it is equal.")
+    ] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A page with a picture as well.")
+    ] = None,
+    patience: Annotated[
+        float, typer.Option(metavar="SECONDS", help="For changes that are under way.")
+    ] = 60.0,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+) -> None:
+    """Does the downstream equal the table? The exit code is 1 when it does not."""
+    from trunkline.spark.jobs import report
+    from trunkline.spark.jobs.audit import audit as work
+    from trunkline.spark.jobs.job import shown
+
+    with (
+        running(invocation, "audit", master=master, remote=remote, conf=conf) as (spark, dsn),
+        shown("audit") as progress,
+    ):
+        found: list[Audit] = work(
+            spark,
+            tube,
+            to,
+            relation=relation,
+            dsn=dsn,
+            target_dsn=target_dsn,
+            repair=repair,
+            patience=patience,
+            progress=progress,
+        )
+    if html is not None:
+        html.write_text(report.page(found), "utf-8")
+    invocation.print([one.to_json() for one in found], columns=("relation", "target", "verdict"))
+    for one in found:
+        say(f"{one.relation}: {one.verdict()}.")
+    if not all(one.equal for one in found):
+        raise typer.Exit(1)
+
+
+def _interrupted() -> threading.Event:
+    """Set by SIGINT and SIGTERM, so that the round under way is finished."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop

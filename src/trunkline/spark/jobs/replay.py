@@ -1,0 +1,105 @@
+"""`replay`: put messages into a topic again: from a lake, an archive or another topic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trunkline.core.errors import Invalid
+from trunkline.spark import connection
+from trunkline.spark.jobs.job import silent
+from trunkline.spark.jobs.targets import DeltaTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from trunkline.spark.jobs.job import Progress
+
+_MESSAGE = ("key", "value", "headers")
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay did."""
+
+    origin: str
+    topic: str
+    messages: int
+
+
+def replay(
+    spark: SparkSession,
+    origin: str,
+    topic: str,
+    *,
+    dsn: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    where: str | None = None,
+    keep_partitions: bool = False,
+    app_id: str | None = None,
+    dry_run: bool = False,
+    progress: Progress = silent,
+) -> Replayed:
+    """Append the messages of ``origin`` to a topic, once per ``app_id``.
+
+    ``origin`` is ``topic:NAME``, ``delta:PATH`` or ``parquet:PATH`` with a column ``value`` and, if
+    they are there, ``key`` and ``headers``. ``since`` and ``until`` are times, ``where`` is a
+    condition in SQL over the columns of the origin, such as ``offset between 1 and 500``. Messages
+    of one key stay in their order; ``keep_partitions`` keeps the partition of each as well.
+    """
+    dsn = connection.locate(dsn)
+    with connection.plain_errors():
+        rows = _origin(spark, origin, dsn, since, until)
+        if where is not None:
+            rows = rows.where(where)
+        if "value" not in rows.columns:
+            raise Invalid(f"{origin} has no column value.", hint=f"It has: {rows.columns}.")
+        chosen = [name for name in _MESSAGE if name in rows.columns]
+        if keep_partitions:
+            if "partition" not in rows.columns:
+                raise Invalid(f"{origin} has no column partition that could be kept.")
+            chosen.append("partition")
+        ordered = _in_order(rows).select(*chosen)
+        messages = ordered.count()
+        if not dry_run and messages:
+            options: dict[str, Any] = {"dsn": dsn, "topic": topic}
+            if app_id is not None:
+                options["appId"] = app_id
+            ordered.write.format("trunkline.log").options(**options).mode("append").save()
+        progress(messages, messages, f"{origin} to {topic}")
+        return Replayed(origin, topic, messages)
+
+
+def _origin(
+    spark: SparkSession, origin: str, dsn: str, since: str | None, until: str | None
+) -> DataFrame:
+    kind, separator, place = origin.partition(":")
+    if not separator or not place:
+        raise Invalid(f'an origin is topic:NAME, delta:PATH or parquet:PATH, got "{origin}".')
+    if kind == "topic":
+        options = {"dsn": dsn, "subscribe": place, "includeHeaders": "true"}
+        if since:
+            options["startingTimestamp"] = since
+        if until:
+            options["endingTimestamp"] = until
+        return spark.read.format("trunkline.log").options(**options).load()
+    if kind == "delta":
+        rows = DeltaTable(place).read(spark)
+        if rows is None:
+            raise Invalid(f"there is no Delta table with rows in {place}.")
+    elif kind == "parquet":
+        rows = spark.read.parquet(place)
+    else:
+        raise Invalid(f'an origin is topic:NAME, delta:PATH or parquet:PATH, got "{origin}".')
+    for bound, sign in ((since, ">="), (until, "<")):
+        if bound is not None:
+            rows = rows.where(f"timestamp {sign} timestamp '{bound}'")
+    return rows
+
+
+def _in_order(rows: DataFrame) -> DataFrame:
+    """Each partition of the origin as one task, in the order of its offsets."""
+    if "offset" not in rows.columns or "partition" not in rows.columns:
+        return rows
+    return rows.repartition("partition").sortWithinPartitions("partition", "offset")
