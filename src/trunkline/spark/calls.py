@@ -60,3 +60,8 @@ def append(numbers: Sequence[int], messages: Sequence[int]) -> Call[list[tuple[s
         lambda rows: [(row["topic"], row["partition"]) for row in rows],
         types={"numbers": "bigint[]", "messages": "bigint[]"},
     )
+
+
+def next_batch(app: str) -> Call[int]:
+    """The number that the next batch of an application has."""
+    return Call("spark_next_batch", {"app": app}, scalar, safe_to_repeat=True)

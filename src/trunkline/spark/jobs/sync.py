@@ -14,7 +14,7 @@ import json
 import threading
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trunkline.core import telemetry
 from trunkline.core.db import translated

@@ -1,0 +1,201 @@
+"""A tube kept in step by Spark: into a table of Postgres and into a Delta table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+import trunkline
+from trunkline.core.errors import Conflict, Invalid, NotFound
+from trunkline.spark import audit, backfill, sync
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from trunkline.platform import SyncPlatform
+
+SETUP = """
+create schema app;
+create table app.orders (
+  id bigint primary key, customer text not null, amount numeric(12, 2),
+  placed timestamptz, tags text[]);
+create table app.copy (like app.orders including all);
+"""
+FILL = """
+insert into app.orders select i, 'customer ' || i % 7, i * 1.5, now(), array['a', 'b']
+from generate_series({first}, {last}) i
+"""
+
+
+@pytest.fixture
+def tl(dsn: str) -> Iterator[SyncPlatform]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(SETUP)
+    with trunkline.connect_sync(dsn) as platform:
+        platform.tube.ensure("lake", lanes=2)
+        platform.tube.attach("lake", "app.orders")
+        yield platform
+
+
+def run(dsn: str, statement: str) -> Any:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else None
+
+
+def table(dsn: str, name: str) -> list[Any]:
+    return run(dsn, f"select * from {name} order by id")
+
+
+def test_a_table_follows_inserts_updates_deletes_and_truncate(
+    spark: SparkSession, dsn: str, tl: SyncPlatform
+) -> None:
+    assert tl
+    run(dsn, FILL.format(first=1, last=3000))
+    run(dsn, "update app.orders set amount = 0 where id % 5 = 0")
+    run(dsn, "delete from app.orders where id % 10 = 0")
+    done = sync(spark, "lake", "table:app.copy", dsn=dsn, once=True)
+    assert done.keys >= 3000
+    assert table(dsn, "app.copy") == table(dsn, "app.orders")
+    run(dsn, "update app.orders set id = id + 100000, customer = 'moved' where id < 50")
+    run(dsn, "delete from app.orders where id between 100 and 200")
+    sync(spark, "lake", "table:app.copy", dsn=dsn, once=True)
+    assert table(dsn, "app.copy") == table(dsn, "app.orders")
+    run(dsn, "truncate app.orders")
+    run(dsn, FILL.format(first=7, last=9))
+    done = sync(spark, "lake", "table:app.copy", dsn=dsn, once=True)
+    assert done.collected == 1
+    assert table(dsn, "app.copy") == table(dsn, "app.orders")
+    assert sync(spark, "lake", "table:app.copy", dsn=dsn, once=True).rounds == 0
+    assert not any(row.live_entries for row in tl.tube.stats("lake"))
+
+
+def test_a_backfill_brings_rows_from_before_and_removes_what_is_gone(
+    spark: SparkSession, dsn: str, tl: SyncPlatform
+) -> None:
+    run(dsn, FILL.format(first=1, last=2000))
+    run(dsn, "insert into app.copy values (999999, 'nobody', 1, now(), null)")
+    run(dsn, "set session_replication_role = replica; delete from app.orders where id = 5")
+    done = backfill(spark, "lake", "table:app.copy", relation="app.orders", dsn=dsn)
+    assert done.collected >= 1
+    assert table(dsn, "app.copy") == table(dsn, "app.orders")
+    assert all(row.status == "done" for row in tl.tube.backfill_status("lake"))
+
+
+def test_rows_that_do_not_meet_the_condition_are_not_downstream(
+    spark: SparkSession, dsn: str, tl: SyncPlatform
+) -> None:
+    tl.tube.attach("lake", "app.orders", condition="r.amount > 100")
+    run(dsn, FILL.format(first=1, last=200))
+    sync(spark, "lake", "table:app.copy", dsn=dsn, once=True)
+    assert run(dsn, "select count(*), min(amount) > 100 from app.copy") == [(134, True)]
+    run(dsn, "update app.orders set amount = 1 where id = 150")
+    sync(spark, "lake", "table:app.copy", dsn=dsn, once=True)
+    assert run(dsn, "select count(*) from app.copy where id = 150") == [(0,)]
+
+
+def test_a_function_is_given_the_rows_of_each_round(
+    spark: SparkSession, dsn: str, tl: SyncPlatform
+) -> None:
+    assert tl
+    run(dsn, FILL.format(first=1, last=10))
+    seen: list[Any] = []
+
+    def keep(rows: DataFrame, _batch: int) -> None:
+        seen.extend(rows.collect())
+
+    sync(spark, "lake", keep, dsn=dsn, once=True)
+    assert sorted(row.id for row in seen) == list(range(1, 11))
+    assert not any(row["_deleted"] for row in seen)
+
+
+def test_a_round_that_fails_is_done_again_and_acknowledges_nothing_before(
+    spark: SparkSession, dsn: str, tl: SyncPlatform
+) -> None:
+    run(dsn, FILL.format(first=1, last=10))
+
+    def broken(_rows: DataFrame, _batch: int) -> None:
+        raise RuntimeError("the lake is frozen")
+
+    with pytest.raises(RuntimeError, match="frozen"):
+        sync(spark, "lake", broken, dsn=dsn, once=True)
+    assert sum(row.live_entries for row in tl.tube.stats("lake")) == 1
+    sync(spark, "lake", "table:app.copy", dsn=dsn, once=True)
+    assert table(dsn, "app.copy") == table(dsn, "app.orders")
+
+
+def test_two_syncs_of_one_tube_are_refused_with_the_name_of_the_first(
+    spark: SparkSession, dsn: str, tl: SyncPlatform
+) -> None:
+    assert tl
+    run(dsn, FILL.format(first=1, last=10))
+
+    def second(_rows: DataFrame, _batch: int) -> None:
+        with pytest.raises(Conflict, match="worked on by spark sync lake"):
+            sync(spark, "lake", "table:app.copy", dsn=dsn, once=True)
+
+    assert sync(spark, "lake", second, dsn=dsn, once=True).rounds == 1
+
+
+@pytest.mark.parametrize(
+    ("tube", "to", "error", "said"),
+    [
+        ("lake", "nowhere", Invalid, "delta:PATH or table:NAME"),
+        ("lake", "csv:/tmp/x", Invalid, "delta:PATH or table:NAME"),
+        ("sea", "table:app.copy", NotFound, 'no tube "sea"'),
+    ],
+)
+def test_a_sync_that_makes_no_sense_is_refused_at_once(
+    spark: SparkSession, dsn: str, tl: SyncPlatform, tube: str, to: str, error: Any, said: str
+) -> None:
+    assert tl
+    with pytest.raises(error, match=said):
+        sync(spark, tube, to, dsn=dsn, once=True)
+
+
+def test_an_audit_finds_what_differs_and_repairs_it(
+    spark: SparkSession, dsn: str, tl: SyncPlatform
+) -> None:
+    assert tl
+    run(dsn, FILL.format(first=1, last=1000))
+    sync(spark, "lake", "table:app.copy", dsn=dsn, once=True)
+    (report,) = audit(spark, "lake", "table:app.copy", dsn=dsn, patience=5)
+    assert report.equal
+    assert (report.rows, report.target_rows) == (1000, 1000)
+    assert report.verdict().startswith("equal as of ")
+    run(dsn, "update app.copy set amount = amount + 1 where id = 3")
+    run(dsn, "delete from app.copy where id = 4")
+    run(dsn, "insert into app.copy values (5000, 'x', 1, now(), null)")
+    (report,) = audit(spark, "lake", "table:app.copy", dsn=dsn, patience=5)
+    assert (report.different, report.missing, report.extra) == (1, 1, 1)
+    assert report.sample == ["3", "4", "5000"]
+    assert 1 <= len(report.differing_buckets) <= 3
+    (report,) = audit(spark, "lake", "table:app.copy", dsn=dsn, repair=True)
+    assert report.equal
+    assert report.repaired == 3
+    assert table(dsn, "app.copy") == table(dsn, "app.orders")
+
+
+def test_a_delta_table_follows_and_is_audited(
+    spark: SparkSession, dsn: str, tl: SyncPlatform, tmp_path: Path
+) -> None:
+    assert tl
+    to = f"delta:{tmp_path / 'orders'}"
+    run(dsn, FILL.format(first=1, last=3000))
+    run(dsn, "delete from app.orders where id % 10 = 0")
+    sync(spark, "lake", to, dsn=dsn, once=True)
+    run(dsn, "update app.orders set customer = 'changed' where id < 100")
+    run(dsn, "delete from app.orders where id between 1000 and 1100")
+    sync(spark, "lake", to, dsn=dsn, once=True)
+    (report,) = audit(spark, "lake", to, dsn=dsn, patience=5)
+    assert report.equal, report
+    assert report.rows == run(dsn, "select count(*) from app.orders")[0][0]
+    run(dsn, "truncate app.orders")
+    sync(spark, "lake", to, dsn=dsn, once=True)
+    (report,) = audit(spark, "lake", to, dsn=dsn, patience=5)
+    assert (report.equal, report.rows, report.target_rows) == (True, 0, 0)
