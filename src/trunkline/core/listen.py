@@ -157,7 +157,7 @@ class Notifier:
     """
 
     def __init__(
-        self, connect: Connect, *, interval: float = 0.002, backoff: Backoff | None = None
+        self, connect: Connect, *, interval: float = 0.005, backoff: Backoff | None = None
     ):
         self._connect = connect
         self._interval = interval

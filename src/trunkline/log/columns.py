@@ -14,6 +14,7 @@ from trunkline.log.batches import Codec, PackedBatch, pack, pack_arrow
 from trunkline.log.models import Outgoing
 
 _ONE = (bytes, bytearray, memoryview, str, Outgoing)
+_READY = {bytes, type(None)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Columns:
             from trunkline.log import arrow
 
             return arrow.longest("value", self.values)
-        return max((len(value) for value in self.values if value is not None), default=0)
+        return max(map(len, filter(None, self.values)), default=0)
 
     @property
     def size(self) -> int:
@@ -104,7 +105,7 @@ def _from_plain(messages: Any, keys: Any, headers: Any) -> Columns:
         keys = [keys] if isinstance(keys, _ONE) else keys
         headers = [headers] if isinstance(headers, Mapping) else headers
     messages = _list("messages", messages)
-    if any(isinstance(message, Outgoing) for message in messages):
+    if any(issubclass(kind, Outgoing) for kind in set(map(type, messages))):
         if keys is not None or headers is not None:
             raise Invalid("keys and headers are given twice: in the messages and beside them.")
         wholes = [
@@ -114,10 +115,16 @@ def _from_plain(messages: Any, keys: Any, headers: Any) -> Columns:
         keys = _unless_empty([whole.key for whole in wholes])
         headers = _unless_empty([whole.headers for whole in wholes])
     return Columns(
-        [encode("value", value) for value in messages],
-        None if keys is None else [encode("key", key) for key in _list("keys", keys)],
+        _encoded("value", messages),
+        None if keys is None else _encoded("key", _list("keys", keys)),
         None if headers is None else _list("headers", headers),
     )
+
+
+def _encoded(name: str, column: Sequence[Any]) -> list[bytes | None]:
+    if set(map(type, column)) <= _READY:
+        return [*column]
+    return [encode(name, cell) for cell in column]
 
 
 def _from_arrow(messages: Any, keys: Any, headers: Any) -> Columns:

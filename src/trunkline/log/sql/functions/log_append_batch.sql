@@ -12,6 +12,7 @@ declare
   bytes bigint := octet_length(payload)::bigint + octet_length(value_ends) + coalesce(octet_length(keys), 0) + coalesce(octet_length(key_ends), 0)
                   + coalesce(octet_length(headers), 0);
   most int := trunkline._setting('log.batch_bytes');
+  stored record;
 begin
   if bytes > most then
     perform trunkline._raise('TL413', format('a record batch holds at most %s bytes, got %s.', most, bytes),
@@ -25,8 +26,10 @@ begin
   elsif release_early and (trunkline._log_topic_row(topic)).early_release then
     perform set_config('synchronous_commit', 'off', true);
   end if;
-  select s.first_offset, s.last_offset, s.at into first_offset, last_offset, at
-    from trunkline._log_store(topic, partition, n, codec, value_ends, payload, value_valid, key_ends, keys, key_valid, headers, producer_id, producer_seq) s;
+  stored := trunkline._log_store(topic, partition, n, codec, value_ends, payload, value_valid, key_ends, keys, key_valid, headers, producer_id, producer_seq);
+  first_offset := stored.first_offset;
+  last_offset := stored.last_offset;
+  at := stored.at;
 end $$;
 comment on function trunkline.log_append_batch(text, int, int, int, bytea, bytea, bytea, bytea, bytea, bytea, bytea, uuid, bigint, boolean) is
   'Append a record batch that a client packed; returns the offsets of its first and last message.';
