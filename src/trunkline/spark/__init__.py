@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Any
 from trunkline.spark.session import FAST, register, session
 
 if TYPE_CHECKING:
+    from trunkline.spark.jobs.archive import archive
     from trunkline.spark.jobs.audit import audit
     from trunkline.spark.jobs.backfill import backfill
     from trunkline.spark.jobs.replay import replay
     from trunkline.spark.jobs.sync import sync
 
 _PLACES = {
+    "archive": "jobs.archive",
     "audit": "jobs.audit",
     "backfill": "jobs.backfill",
     "replay": "jobs.replay",
     "sync": "jobs.sync",
 }
 
-__all__ = ["FAST", "audit", "backfill", "register", "replay", "session", "sync"]
+__all__ = ["FAST", "archive", "audit", "backfill", "register", "replay", "session", "sync"]
 
 
 def __getattr__(name: str) -> Any:

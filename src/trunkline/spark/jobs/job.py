@@ -69,10 +69,16 @@ class Ownership:
         )
         if epoch is None:
             raise Conflict(
-                f'"{resource}" is being worked on by another process.',
-                hint="Wait for it to end; trunkline doctor shows who it is.",
+                f'"{resource}" is being worked on by {self._holder(resource)}.',
+                hint="Wait for it to end, or for its lease to run out.",
             )
         return int(epoch)
+
+    def _holder(self, resource: str) -> str:
+        names = self._db.run(
+            Call("owner_of", {"resource": resource}, lambda rows: [row["name"] for row in rows])
+        )
+        return next((name for name in names if name), "another process")
 
     def check(self) -> None:
         """Raise `LeaseLost` when the lease could not be renewed in time."""
