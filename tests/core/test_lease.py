@@ -307,6 +307,18 @@ def test_giving_back_needs_the_present_epoch(session: Session) -> None:
     assert ask(session, release, [1]) is False
 
 
+def test_who_owns_a_resource_is_told_by_name(session: Session) -> None:
+    process = newcomer(session)
+    who = "select process, living from trunkline.owner_of('r')"
+    assert session.execute(who).fetchall() == []
+    take(session, "r", process)
+    assert session.execute(who).fetchall() == [(process, True)]
+    session.execute("update trunkline.lease set expires = clock_timestamp()")
+    assert session.execute(who).fetchall() == [(process, False)]
+    session.execute("select trunkline.owner_release('r', 1)")
+    assert session.execute(who).fetchall() == []
+
+
 def test_leases_that_ended_long_ago_are_forgotten(session: Session) -> None:
     now = ask(session, "select clock_timestamp()")
     recent, ancient = uuid4(), uuid4()
