@@ -38,7 +38,7 @@ def demo(
         float, typer.Option(metavar="N", min=1, help="About how long it takes.")
     ] = 15.0,
 ) -> None:
-    """See the log work: two groups, a killed member, dead letters, exact counts."""
+    """See it work: groups, a killed member, dead letters, and a table kept in step into a lake."""
     from trunkline.demo.figures import Amount
 
     amount = Amount(_PER_SECOND, seconds * _SHARE, _ONCE if once else None)
@@ -139,7 +139,8 @@ class View:
     def _line(self, figures: "Figures") -> str:
         lags = ", ".join(f"{group} {lag} behind" for group, lag in sorted(figures.lag.items()))
         rate = self._rates(figures)["written"]
-        return f"{figures.written:,} written ({rate:,.0f}/s), {lags}, {figures.dead} dead letters"
+        views = f"{figures.written:,} written ({rate:,.0f}/s), {lags}, {figures.dead} dead letters"
+        return f"{views}; {figures.orders:,} changes of orders, {figures.synced:,} synced"
 
     def _picture(self, figures: "Figures") -> Any:
         from rich.console import Group
@@ -160,14 +161,16 @@ class View:
             done, lag = figures.done.get(group, 0), figures.lag.get(group, 0)
             rate = f"{rates[group]:,.0f}"
             table.add_row(f"group {group}", f"{done:,}", rate, f"{lag:,}", remark)
+        synced = f"{figures.synced:,} keys synced into the lake"
+        table.add_row("orders", f"{figures.orders:,}", f"{rates['orders']:,.0f}", "", synced)
         return Group(table, Text(""), *(Text(event) for event in self._events), Text(""))
 
     def _rates(self, figures: "Figures") -> dict[str, float]:
-        now = {"written": figures.written, **figures.done}
+        now = {"written": figures.written, "orders": figures.orders, **figures.done}
         self._seen.append((self._seconds(), now))
         began, before = self._seen[0]
         elapsed = max(self._seconds() - began, 0.1)
         return {
             name: (now.get(name, 0) - before.get(name, 0)) / elapsed
-            for name in ("written", "counters", "mailers")
+            for name in ("written", "orders", "counters", "mailers")
         }

@@ -2,6 +2,9 @@
 
 Two producers write page views. The group *counters* counts them into a table, exactly once, with
 two members, one of which is killed on the way. The group *mailers* handles each of them with
-readers that share the work; a few cannot be handled and end as dead letters. At the end every count
-is compared with what the producers know.
+readers that share the work; a few cannot be handled and end as dead letters.
+
+Beside it a table of orders is written by plain SQL. A tube captures which rows changed; Spark joins
+when it is up and keeps a Delta table in step, which is audited against the table. At the end every
+count is compared with what the writers know.
 """

@@ -19,6 +19,11 @@ class Amount:
         """About how many messages there will be."""
         return int(self.per_second * self.seconds) if self.messages is None else self.messages
 
+    def of_orders(self) -> Amount:
+        """There are fewer orders than page views."""
+        messages = None if self.messages is None else self.messages // 4
+        return Amount(self.per_second // 4, self.seconds, messages)
+
     def divided(self, shares: int) -> Amount:
         """An equal share of it."""
         messages = None if self.messages is None else self.messages // shares
@@ -38,6 +43,8 @@ class Figures:
     done: dict[str, int] = field(default_factory=dict)
     lag: dict[str, int] = field(default_factory=dict)
     members: int = 0
+    orders: int = 0
+    synced: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,23 +6,27 @@ import asyncio
 import inspect
 import os
 import sys
+import tempfile
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from psycopg import sql
 
 from trunkline.core import lease
-from trunkline.core.errors import Forbidden, NotFound
+from trunkline.core.errors import Forbidden, NotFound, Unavailable
 from trunkline.core.maintain import Maintainer
 from trunkline.demo import member
 from trunkline.demo.figures import Amount, Figures, Proof
+from trunkline.demo.lake import Lake
 from trunkline.demo.workers import (
     COUNTERS,
     MAILERS,
     count_views,
     mail_views,
+    write_orders,
     write_views,
 )
 from trunkline.log.models import Mode
@@ -37,6 +41,11 @@ if TYPE_CHECKING:
 PARTITIONS = 4
 PRODUCERS = 2
 
+_TABLES = {
+    "views": "page text primary key, views bigint not null",
+    "orders": "id bigint primary key, customer text not null, amount numeric(10, 2) not null,"
+    " state text not null default 'open', placed timestamptz not null default now()",
+}
 _LOOK_EVERY = 0.25  # seconds
 _PATIENCE = 60.0  # seconds until what should happen has happened, or never will
 _LONG_LEASE = timedelta(seconds=5)  # longer than this the demonstration does not wait for one
@@ -53,7 +62,10 @@ class Demo:
         self._say = say
         self._dead = f"{self.topic}.dead"
         self._schema = self.topic.replace(".", "_")
+        self._tube = self.topic.removesuffix("views") + "orders"
         self._consumers: list[Consumer] = []
+        self._directory = tempfile.TemporaryDirectory(prefix="trunkline-demo-")
+        self._lake = Lake(platform.dsn, self._tube, Path(self._directory.name) / "orders")
 
     async def run(self, stop: asyncio.Event) -> list[Proof]:
         """Run to the end, or to an earlier one when ``stop`` is set; what it proved."""
@@ -65,6 +77,7 @@ class Demo:
                     return await self._act(tasks, stop)
                 finally:
                     looking.cancel()
+                    await self._lake.close()
                     for consumer in self._consumers:
                         await consumer.close()
         finally:
@@ -72,22 +85,32 @@ class Demo:
 
     async def _act(self, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> list[Proof]:
         victim = await self._start_victim()
+        spark = await self._start_spark()
         try:
             self._start_readers(tasks)
             await self._until(self._shared, "two members share the partitions")
             self._say("two members share the partitions of the group counters")
             writing = self._start_writers(tasks, stop)
+            shop = tasks.create_task(
+                write_orders(
+                    self._platform, self._schema, self._amount.of_orders(), self.figures, stop
+                )
+            )
             await self._until(lambda: self._well_begun(stop), "page views are written")
             orphaned = await self._kill(victim)
             taken = await self._take_over(orphaned)
             await asyncio.wait(writing)
+            await shop
             self._say(f"{self.figures.written:,} page views are written")
             await self._until(self._drained, "every group is done")
+            if spark:
+                await self._audit()
         finally:
             if victim.returncode is None:
                 victim.kill()
             await victim.wait()
-        return [*await self._prove(), Proof("partitions taken over", len(orphaned), taken)]
+        proofs = [*await self._prove(), Proof("partitions taken over", len(orphaned), taken)]
+        return [*proofs, *await self._prove_lake()] if spark else proofs
 
     async def _set_up(self) -> None:
         await self._platform.log.create(self.topic, partitions=PARTITIONS)
@@ -95,13 +118,53 @@ class Demo:
             await connection.execute(
                 sql.SQL("create schema {}").format(sql.Identifier(self._schema))
             )
-            await connection.execute(
-                sql.SQL("create table {} (page text primary key, views bigint not null)").format(
-                    sql.Identifier(self._schema, "views")
+            for name, columns in _TABLES.items():
+                await connection.execute(
+                    sql.SQL("create table {} ({})").format(
+                        sql.Identifier(self._schema, name), sql.SQL(columns)
+                    )
                 )
+        await self._platform.tube.ensure(self._tube)
+        await self._platform.tube.attach(self._tube, f"{self._schema}.orders")
+
+    async def _start_spark(self) -> bool:
+        """Let Spark start while the rest begins; without a Java it is left out."""
+        try:
+            await self._lake.start(self._say)
+        except Unavailable as missing:
+            self._say(f"Spark is left out. {missing}")
+            return False
+        return True
+
+    async def _audit(self) -> None:
+        if not self._lake.up.is_set():
+            self._say("waiting for Spark")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await self._lake.up.wait()
+        await self._lake.finish()
+        if self._lake.report is not None:
+            self._say(f"audit of the lake: {self._lake.report['verdict']}")
+
+    async def _prove_lake(self) -> list[Proof]:
+        async with self._platform.transaction() as connection:
+            rows = await connection.execute(
+                sql.SQL("select count(*) from {}").format(sql.Identifier(self._schema, "orders"))
             )
+            orders = int((await rows.fetchall())[0][0])
+        report = self._lake.report
+        if report is None:
+            return [Proof("orders in the lake", orders, -1)]
+        differing = report["missing"] + report["extra"] + report["different"]
+        return [
+            Proof("orders in the lake", orders, report["target_rows"]),
+            Proof("orders that differ there", 0, differing),
+        ]
 
     async def _tear_down(self) -> None:
+        self._directory.cleanup()
+        with suppress(NotFound):
+            await self._platform.tube.drop(self._tube, force=True)
         for topic in (self.topic, self._dead):
             with suppress(NotFound):
                 await self._platform.log.delete(topic)
@@ -192,6 +255,7 @@ class Demo:
             owners = {position.process for position in positions if position.process is not None}
             self.figures.members = len(owners)
             self.figures.dead = await self._count_dead()
+            self.figures.synced = self._lake.synced
             await asyncio.sleep(_LOOK_EVERY)
 
     async def _count_dead(self) -> int:

@@ -23,8 +23,35 @@ COUNTERS = "counters"
 MAILERS = "mailers"
 PAGES = tuple(f"/products/{number}" for number in range(1, 25))
 
+_ORDERS_AT_ONCE = 20
+_ORDER_STEPS = (
+    "insert into {} (id, customer, amount) select n, 'customer ' || n %% 50, n %% 97 + 0.95"
+    " from generate_series(%(first)s::bigint, %(last)s) n",
+    "update {} set state = 'paid' where id between %(first)s - 50 and %(last)s and id %% 3 = 0",
+    "delete from {} where id between %(first)s - 30 and %(first)s and id %% 10 = 0",
+)
 _TICK = 0.05  # seconds between two bursts of a producer
 _BROKEN_EVERY = 2_000  # page views: one of so many cannot be handled
+
+
+async def write_orders(
+    platform: Platform, schema: str, amount: Amount, figures: Figures, stop: asyncio.Event
+) -> None:
+    """A shop that knows nothing of tubes: it inserts, pays and cancels orders in plain SQL."""
+    loop = asyncio.get_running_loop()
+    table = sql.Identifier(schema, "orders")
+    began = loop.time()
+    first = 1
+    while not stop.is_set() and not _enough(amount, first - 1, loop.time() - began):
+        last = first + _ORDERS_AT_ONCE - 1
+        async with platform.transaction() as connection:
+            for statement in _ORDER_STEPS:
+                done = await connection.execute(
+                    sql.SQL(statement).format(table), {"first": first, "last": last}
+                )
+                figures.orders += done.rowcount
+        first = last + 1
+        await asyncio.sleep(max(0.0, began + first / amount.per_second - loop.time()))
 
 
 async def write_views(
