@@ -120,9 +120,12 @@ class View:
     async def show(self, play: "Demo") -> None:
         """Show the figures until cancelled."""
         if not self._terminal:
+            said = ""
             while True:
                 await asyncio.sleep(1)
-                self.say(self._line(play.figures))
+                if (line := self._line(play.figures)) != said:
+                    self.say(line)
+                said = line
         from rich.live import Live
 
         with Live(console=console(talk=True), auto_refresh=False) as live:

@@ -127,6 +127,9 @@ class _Comparison:
         self._target = target
         self._dsn = dsn
         self._db = connection.db(dsn)
+        query = f"select * from {table.relation} r where {table.condition}"
+        reader = spark.read.format("trunkline.table").option("dsn", dsn)
+        self._origin = reader.option("query", query).load()
 
     def run(self, *, repair: bool, patience: float) -> Audit:
         self._deliver()
@@ -179,11 +182,11 @@ class _Comparison:
 
         as_of = datetime.now(UTC)
         report = Audit(self._table.relation, self._target.name, as_of)
-        ours = self._digested(self._origin())
+        ours = self._digested(self._origin)
         present = self._target.read(self._spark)
         if present is None:
-            present = self._origin().limit(0)
-        theirs = self._digested(present.select(*self._names()))
+            present = self._origin.limit(0)
+        theirs = self._digested(present.select(*self._origin.columns))
         if keys is not None:
             chosen = self._spark.createDataFrame([(key,) for key in keys], "__key string")
             ours = ours.join(f.broadcast(chosen), "__key", "left_semi")
@@ -226,26 +229,18 @@ class _Comparison:
         report.sample = differing[:_SAMPLE]
         return report, differing
 
-    def _names(self) -> list[str]:
-        return self._origin().columns
-
-    def _origin(self) -> DataFrame:
-        query = f"select * from {self._table.relation} r where {self._table.condition}"
-        reader = self._spark.read.format("trunkline.table").option("dsn", self._dsn)
-        return reader.option("query", query).load()
-
     def _digested(self, rows: DataFrame) -> DataFrame:
         from pyspark.sql import functions as f
 
         columns = [f.col(f"`{name}`") for name in sorted(rows.columns)]
-        key = self._key(rows)
+        key = self._key()
         return rows.select(
             key.alias("__key"),
             f.xxhash64(*columns).alias("__digest"),
             f.pmod(f.xxhash64(key), f.lit(BUCKETS)).cast("int").alias("__bucket"),
         )
 
-    def _key(self, rows: DataFrame) -> Column:
+    def _key(self) -> Column:
         """The key as tubes write it: the text of one column, or a JSON array of several."""
         from pyspark.sql import functions as f
 
