@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from trunkline.core import telemetry
 from trunkline.core.db import translated
-from trunkline.spark import calls as spark_calls
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.arrivals import Arrivals
 from trunkline.spark.jobs.job import silent
@@ -225,8 +224,9 @@ class Sync:
 
     def _next(self, relation: str) -> tuple[str, int]:
         """The application and the number of the batch that comes next."""
-        app = f"sync {self._tube} {relation} {self._targets[relation].name}"
-        return app, self._db.run(spark_calls.next_batch(app))
+        target = self._targets[relation]
+        app = f"sync {self._tube} {relation} {target.name}"
+        return app, target.next_batch(app)
 
     def _collect(self, relation: str) -> None:
         """Delete downstream what the table does not have; only we write there, so that is safe."""

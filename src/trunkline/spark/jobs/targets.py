@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core.errors import Invalid
+from trunkline.spark import calls, connection, ledger
 from trunkline.spark.tube_rows import DELETED
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ class Target(ABC):
         """Upsert the rows by their keys, delete those that are marked; a batch counts once."""
 
     @abstractmethod
+    def next_batch(self, app: str) -> int:
+        """The number of an application's next batch: one more than the last that took effect."""
+
+    @abstractmethod
     def read(self, spark: SparkSession) -> DataFrame | None:
         """All rows that are there; None when there is no table yet."""
 
@@ -46,6 +51,14 @@ class DeltaTable(Target):
     def write(self, rows: DataFrame, keys: Sequence[str], app: str, batch: int) -> None:
         options = {"path": self.path, **_common(keys, app, batch)}
         rows.write.format("trunkline.delta").options(**options).mode("append").save()
+
+    def next_batch(self, app: str) -> int:
+        from deltalake import DeltaTable as Stored
+
+        if not Stored.is_deltatable(self.path):
+            return 0
+        last = Stored(self.path).transaction_version(app)
+        return 0 if last is None else last + 1
 
     def read(self, spark: SparkSession) -> DataFrame | None:
         from deltalake import DeltaTable as Stored
@@ -73,6 +86,9 @@ class PostgresTable(Target):
         options = {"dbtable": self.table, "dsn": self.dsn, **_common(keys, app, batch)}
         rows.write.format("trunkline.table").options(**options).mode("append").save()
 
+    def next_batch(self, app: str) -> int:
+        return connection.db(self.dsn).run(calls.next_batch(app))
+
     def read(self, spark: SparkSession) -> DataFrame | None:
         options = {"dbtable": self.table, "dsn": self.dsn}
         return spark.read.format("trunkline.table").options(**options).load()
@@ -83,6 +99,7 @@ class Applied(Target):
     """A function that is given the rows of each batch, as ``foreachBatch`` gives them."""
 
     function: Function
+    dsn: str
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -90,6 +107,12 @@ class Applied(Target):
 
     def write(self, rows: DataFrame, keys: Sequence[str], app: str, batch: int) -> None:
         self.function(rows, batch)
+        ledger.write_once(
+            self.dsn, ledger.Batch(app, batch), rows=0, target=self.name, effect=lambda _: None
+        )
+
+    def next_batch(self, app: str) -> int:
+        return connection.db(self.dsn).run(calls.next_batch(app))
 
     def read(self, spark: SparkSession) -> DataFrame | None:
         return None
@@ -100,7 +123,7 @@ def target_of(to: str | Function | Target, dsn: str, *, relation: str, several: 
     if isinstance(to, Target):
         return to
     if callable(to):
-        return Applied(to)
+        return Applied(to, dsn)
     if several and "{relation}" not in to:
         raise Invalid(
             f'the tube has several tables, and all would go to "{to}".',
