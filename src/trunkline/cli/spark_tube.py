@@ -9,7 +9,7 @@ import typer
 
 from trunkline.cli.invocation import Invocation, command, flag
 from trunkline.cli.output import say
-from trunkline.cli.spark import Conf, Master, Remote, running
+from trunkline.cli.spark import Conf, DryRun, Master, Remote, running
 
 if TYPE_CHECKING:
     from trunkline.spark.jobs.audit import Audit
@@ -29,6 +29,8 @@ TargetDsn = Annotated[
     str | None,
     typer.Option(metavar="DSN", help="Where the table of the target is, if elsewhere."),
 ]
+
+_PARTS = ("topic", "partition", "place", "first_offset", "last_offset", "messages", "problem")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -53,6 +55,7 @@ def sync(
     relation: Relation = None,
     target_dsn: TargetDsn = None,
     once: Annotated[bool, flag("--once", help="Deliver what is there, then end.")] = False,
+    dry_run: DryRun = False,
     master: Master = None,
     remote: Remote = None,
     conf: Conf = None,
@@ -60,7 +63,12 @@ def sync(
     """Keep a Delta table or a table of a Postgres in step with a tube, until interrupted."""
     from trunkline.spark.jobs.job import shown
     from trunkline.spark.jobs.sync import sync as work
+    from trunkline.spark.jobs.sync import waiting
 
+    if dry_run:
+        with invocation.session() as session:
+            invocation.print(waiting(session.dsn, tube), nothing="Nothing waits.")
+        return
     with (
         running(invocation, "sync", master=master, remote=remote, conf=conf) as (spark, dsn),
         shown("sync") as progress,
@@ -85,14 +93,20 @@ def backfill(
     to: To,
     relation: Relation = None,
     target_dsn: TargetDsn = None,
+    dry_run: DryRun = False,
     master: Master = None,
     remote: Remote = None,
     conf: Conf = None,
 ) -> None:
     """Bring whole tables downstream through their tube; killed, it goes on where it was."""
     from trunkline.spark.jobs.backfill import backfill as work
+    from trunkline.spark.jobs.backfill import planned
     from trunkline.spark.jobs.job import shown
 
+    if dry_run:
+        with invocation.session() as session:
+            invocation.print(planned(session.dsn, tube, relation))
+        return
     with (
         running(invocation, "backfill", master=master, remote=remote, conf=conf) as (spark, dsn),
         shown("backfill") as progress,
@@ -112,8 +126,15 @@ def backfill(
 
 def audit(
     invocation: Invocation,
-    tube: Tube,
-    to: To,
+    tube: Annotated[str | None, typer.Argument(metavar="[TUBE]", help="The tube.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="TARGET", help="What to compare: delta:PATH or table:NAME."),
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(metavar="TOPIC", help="Instead: is a topic whole, archive included?"),
+    ] = None,
     relation: Relation = None,
     target_dsn: TargetDsn = None,
     repair: Annotated[
@@ -129,15 +150,25 @@ def audit(
     remote: Remote = None,
     conf: Conf = None,
 ) -> None:
-    """Does the downstream equal the table? The exit code is 1 when it does not."""
+    """Does the downstream equal the table, or is a topic whole? The exit code is 1 when not."""
+    from trunkline.core.errors import BadRequest
     from trunkline.spark.jobs import report
     from trunkline.spark.jobs.audit import audit as work
+    from trunkline.spark.jobs.audit_topic import audit_topic
     from trunkline.spark.jobs.job import shown
 
+    if (topic is None) == (tube is None) or (tube is not None and to is None):
+        raise BadRequest("audit takes TUBE and --to, or --topic.")
     with (
         running(invocation, "audit", master=master, remote=remote, conf=conf) as (spark, dsn),
         shown("audit") as progress,
     ):
+        if topic is not None:
+            parts = audit_topic(spark, topic, dsn=dsn, progress=progress)
+            invocation.print([part.to_json() for part in parts], columns=_PARTS)
+            raise typer.Exit(0 if all(part.whole for part in parts) else 1)
+        assert tube is not None
+        assert to is not None
         found: list[Audit] = work(
             spark,
             tube,

@@ -13,6 +13,7 @@ from trunkline.spark.session import FAST, register, session
 if TYPE_CHECKING:
     from trunkline.spark.jobs.archive import archive
     from trunkline.spark.jobs.audit import audit
+    from trunkline.spark.jobs.audit_topic import audit_topic
     from trunkline.spark.jobs.backfill import backfill
     from trunkline.spark.jobs.replay import replay
     from trunkline.spark.jobs.sync import sync
@@ -20,12 +21,23 @@ if TYPE_CHECKING:
 _PLACES = {
     "archive": "jobs.archive",
     "audit": "jobs.audit",
+    "audit_topic": "jobs.audit_topic",
     "backfill": "jobs.backfill",
     "replay": "jobs.replay",
     "sync": "jobs.sync",
 }
 
-__all__ = ["FAST", "archive", "audit", "backfill", "register", "replay", "session", "sync"]
+__all__ = [
+    "FAST",
+    "archive",
+    "audit",
+    "audit_topic",
+    "backfill",
+    "register",
+    "replay",
+    "session",
+    "sync",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from trunkline.core.db import translated
 from trunkline.core.errors import Conflict
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.jobs.job import silent
@@ -67,6 +68,25 @@ def backfill(
             return done
         finally:
             job.close()
+
+
+def planned(dsn: str, tube: str, relation: str | None) -> list[dict[str, Any]]:
+    """What a backfill would bring down, by table; the number of rows is the planner's guess."""
+    names = tube_rows.relations(dsn, tube) if relation is None else [relation]
+    tables = [tube_rows.attached(dsn, tube, name) for name in names]
+    with translated(), connection.db(dsn).connection() as asked:
+        return [
+            {
+                "relation": table.relation,
+                "keys": ", ".join(table.key_columns),
+                "rows": asked.execute(
+                    "select greatest(reltuples, 0)::bigint from pg_class"
+                    " where oid = to_regclass(%s)",
+                    [table.relation],
+                ).fetchone()[0],  # type: ignore[index]
+            }
+            for table in tables
+        ]
 
 
 def _emit(dsn: str, tube: str) -> None:

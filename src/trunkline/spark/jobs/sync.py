@@ -14,7 +14,7 @@ import json
 import threading
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trunkline.core import telemetry
 from trunkline.core.db import translated
@@ -90,6 +90,29 @@ def sync(
             return job.run(once=once, progress=progress, stop=stop or threading.Event())
         finally:
             job.close()
+
+
+def waiting(dsn: str, tube: str) -> list[dict[str, Any]]:
+    """What a sync would do now, by table: keys that wait, and whether garbage is looked for."""
+    db = connection.db(connection.locate(dsn))
+    db.run(calls.tick())
+    head = db.run(calls.head())
+    keys: Counter[str] = Counter()
+    controls: dict[str, set[str]] = {}
+    with translated(), db.connection() as asked:
+        for row in db.run(calls.stats(tube)):
+            for priority, up_to in enumerate((row.live_up_to, row.backfill_up_to)):
+                values = [tube, row.lane, priority, up_to + 1, head, 2**31 - 1]
+                if up_to >= head:
+                    continue
+                for _, relation, control, n in asked.execute(_OUTLINE, values):
+                    name = relation or ""
+                    keys[name] += n
+                    controls.setdefault(name, set()).update({control} - {None})
+    return [
+        {"relation": name, "keys": n, "controls": sorted(controls[name])}
+        for name, n in sorted(keys.items())
+    ]
 
 
 class Sync:
