@@ -152,6 +152,25 @@ def test_without_rights_one_can_touch_rows_again_and_forge_nothing_else(
     assert feed.new() == []
 
 
+def test_the_server_mirrors_with_the_rights_of_whoever_asks(
+    session: Session, feed: Reader, role: Role
+) -> None:
+    reader = role("trunkline_reader")
+    reader.execute(
+        "create temp table copied (relation text, shard int, key text, document jsonb,"
+        " version bigint, written_at timestamptz, primary key (relation, shard, key))"
+    )
+    attachment = ask(
+        session, "select attachment from trunkline.tube_table where detached_at is null"
+    )
+    mirror = "select trunkline._tube_mirror(%s, '{1}', '{0}', 'copied')"
+    with refused("42501"):
+        reader.execute(mirror, [attachment])
+    session.execute(f"grant select on orders to {name_of(reader)}")
+    reader.execute(mirror, [attachment])
+    assert column(reader, "select key from copied") == ["1"]
+
+
 def test_what_a_writer_puts_in_front_deceives_nobody(
     session: Session, feed: Reader, role: Role
 ) -> None:

@@ -39,7 +39,13 @@ class RowEnricher:
     """The attached row as JSON."""
 
     def __init__(self, db: AsyncDb, *, replica: AsyncDb | None = None):
+        self._db = db
+        self._replica = replica
         self._source = Source(db, replica)
+
+    def reads_only(self, db: AsyncDb) -> bool:
+        """Whether that is the one database it reads from."""
+        return self._replica is None and self._db is db
 
     async def __call__(
         self, attachment: int, touches: Sequence[Touch], version: Version

@@ -1,7 +1,7 @@
 """`Worker`: takes the touches of a tube to its downstream, at least once, newest state last.
 
 It owns lanes (by lease and epoch), reads their entries, and keeps one `LaneQueue` per lane. Batches
-of keys go out in parallel: read the version, enrich, write, note what failed. What failed comes
+of keys go out in parallel (`delivery`), and what failed is noted. What failed comes
 back with back-off; a key that keeps failing is parked. Watermarks are acknowledged with the epoch;
 a worker that lost its lane is refused and forgets it.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, defaultdict, deque
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,11 +20,12 @@ from trunkline.core.backoff import Backoff
 from trunkline.core.errors import LeaseLost, NotFound, TrunklineError, Unavailable
 from trunkline.core.service import Probe
 from trunkline.tube import calls
-from trunkline.tube.models import BACKFILL, LIVE, Change, Entry, KeyId, Version
+from trunkline.tube.delivery import delivery_of
+from trunkline.tube.models import BACKFILL, LIVE, Entry, KeyId, Version
 from trunkline.tube.queue import LaneQueue, Pending, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Coroutine, Sequence
     from uuid import UUID
 
     from trunkline.core.db import AsyncDb
@@ -99,7 +100,7 @@ class Worker:
         self._lease = lease
         self._listener = listener
         self._downstream = downstream
-        self._enricher = enricher
+        self._bring = delivery_of(db, enricher, downstream)
         self._member = member
         self._pace = pace or Pace()
         self._lanes: dict[int, Lane] = {}
@@ -310,7 +311,7 @@ class Worker:
 
     async def _deliver(self, lane: Lane, batch: Sequence[Pending]) -> None:
         try:
-            failures = await self._write(batch)
+            failures = await self._bring(batch)
         except _TROUBLE as error:
             self._hold(error)
             failures = None
@@ -369,35 +370,6 @@ class Worker:
         else:
             logger.warning("parked", tube=self.tube, key=key, shard=shard, error=reason)
             lane.queue.done(pending)
-
-    async def _write(self, batch: Sequence[Pending]) -> Mapping[KeyId, str]:
-        """Bring a batch downstream; the keys that were refused, with the reason."""
-        version = await self._db.run(calls.version())
-        groups: dict[tuple[int, int], list[Pending]] = defaultdict(list)
-        met: Counter[tuple[int, str]] = Counter()
-        for pending in batch:  # a row that moved is there in two shards: once in each group
-            attachment, _, key = pending.id
-            groups[attachment, met[attachment, key]].append(pending)
-            met[attachment, key] += 1
-        upserts: list[Change] = []
-        deletes: list[Change] = []
-        origin: dict[Change, KeyId] = {}
-        for (attachment, _), group in groups.items():
-            touches = [pending.touch() for pending in group]
-            documents = await self._enricher(attachment, touches, version)
-            for pending in group:
-                document = documents.get(pending.id.key)
-                change = Change(
-                    pending.relation or "", pending.id.shard, pending.id.key, document, version
-                )
-                origin[change] = pending.id
-                (deletes if document is None else upserts).append(change)
-        failures: dict[Change, str] = {}
-        if upserts:
-            failures |= await self._downstream.upsert(upserts)
-        if deletes:
-            failures |= await self._downstream.delete(deletes)
-        return {origin[change]: reason for change, reason in failures.items()}
 
     def _control(self, lane: Lane) -> None:
         """Start what control entries ask for, once their time has come."""

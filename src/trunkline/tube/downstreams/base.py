@@ -20,9 +20,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
-    from trunkline.tube.models import Change, Version
+    from trunkline.tube.models import Change, KeyId, Version
 
     Write = Callable[[Sequence[Change]], Awaitable[Mapping[Change, str]]]
+
+    Mirror = Callable[[int, Sequence[KeyId]], Awaitable[None]]
+    """Brings the rows behind keys of an attachment to where they belong, all of them or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,10 @@ class Downstream(ABC):
         although more follow; a key may come twice, one that stays older is never left out. Nothing
         is removed here: the worker looks at each row first.
         """
+
+    def mirror_of(self, dsn: str) -> Mirror | None:
+        """A way to store attached rows of that database without taking them out of it."""
+        return None
 
 
 def identity(change: Change) -> str:

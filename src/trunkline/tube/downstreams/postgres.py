@@ -29,12 +29,14 @@ from trunkline.core.errors import (
     Unavailable,
     from_database,
 )
+from trunkline.tube import calls
 from trunkline.tube.downstreams.base import Downstream, Page, halved, newest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trunkline.tube.models import Change, Version
+    from trunkline.tube.downstreams.base import Mirror
+    from trunkline.tube.models import Change, KeyId, Version
 
 _PRESENT = "select to_regclass(%s) is not null"
 # Two that find nothing at the same time must not both create it: that can fail in the catalogue.
@@ -136,10 +138,11 @@ class PostgresDownstream(Downstream):
         return await halved(newest(changes), self._write, refusals=(_Refused,))
 
     async def delete(self, changes: Sequence[Change]) -> Mapping[Change, str]:
-        if time.monotonic() >= self._forget_at:
-            self._forget_at = time.monotonic() + _FORGET_EVERY
-            await self._execute(_FORGET, [self._tombstone_seconds])
+        await self._forget()
         return await halved(newest(changes), self._write, refusals=(_Refused,))
+
+    def mirror_of(self, dsn: str) -> Mirror | None:
+        return self._mirror if dsn == self._connection["dsn"] else None
 
     async def older_than(
         self, relation: str, shard: int | None, version: Version, after: str | None, limit: int
@@ -190,19 +193,32 @@ class PostgresDownstream(Downstream):
                 " gone_at timestamptz generated as written_at where document is null.",
             ) from error
 
+    async def _mirror(self, attachment: int, ids: Sequence[KeyId]) -> None:
+        await self._forget()
+        documents = self._table.as_string()
+        await self._opened().run(calls.mirror(attachment, ids, documents=documents))
+
+    async def _forget(self) -> None:
+        if time.monotonic() >= self._forget_at:
+            self._forget_at = time.monotonic() + _FORGET_EVERY
+            await self._execute(_FORGET, [self._tombstone_seconds])
+
     async def _write(self, changes: Sequence[Change]) -> Mapping[Change, str]:
         await self._execute(_WRITE, _columns(changes))
         return {}
 
     async def _execute(self, text: str, values: Any) -> list[Any]:
-        if self._db is None:
-            raise Unavailable("the downstream is not open.")
-        async with self._db.connection() as connection:
+        async with self._opened().connection() as connection:
             try:
                 cursor = await connection.execute(self._statement(text), values)
                 return await cursor.fetchall() if cursor.description else []
             except (psycopg.Error, UnicodeError) as error:
                 raise _judged(error) from error
+
+    def _opened(self) -> AsyncDb:
+        if self._db is None:
+            raise Unavailable("the downstream is not open.")
+        return self._db
 
     def _statement(self, text: str) -> sql.Composed:
         return sql.SQL(text).format(table=self._table)

@@ -9,3 +9,4 @@ begin
       'Use a transaction of its own.', jsonb_build_object('isolation', current_setting('transaction_isolation')));
   end if;
 end $$;
+select trunkline._access('_isolation_check(text)', 'reader');

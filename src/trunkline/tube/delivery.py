@@ -1,0 +1,99 @@
+"""Delivery: a batch of keys becomes documents downstream, and what was refused is told.
+
+`Carried` reads the version, enriches, and writes to any downstream. `Mirrored` asks the server to
+do the same in one statement, where rows and documents are in one database: nothing travels.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Protocol
+
+from trunkline.core.errors import TrunklineError, Unavailable
+from trunkline.tube import calls
+from trunkline.tube.enrichment import RowEnricher
+from trunkline.tube.models import Change, KeyId
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trunkline.core.db import AsyncDb
+    from trunkline.tube.downstreams.base import Downstream, Mirror
+    from trunkline.tube.enrichment import Enricher
+    from trunkline.tube.queue import Pending
+
+
+class Delivery(Protocol):
+    """Brings a batch downstream; the keys that were refused, with the reason."""
+
+    async def __call__(self, batch: Sequence[Pending]) -> Mapping[KeyId, str]: ...
+
+
+def delivery_of(db: AsyncDb, enricher: Enricher, downstream: Downstream) -> Delivery:
+    """The shortest way from the rows to the downstream."""
+    carried = Carried(db, enricher, downstream)
+    if isinstance(enricher, RowEnricher) and enricher.reads_only(db):
+        mirror = downstream.mirror_of(db.dsn)
+        if mirror is not None:
+            return Mirrored(mirror, carried)
+    return carried
+
+
+class Carried:
+    """Version, enrichment, write: each a call of its own."""
+
+    def __init__(self, db: AsyncDb, enricher: Enricher, downstream: Downstream):
+        self._db = db
+        self._enricher = enricher
+        self._downstream = downstream
+
+    async def __call__(self, batch: Sequence[Pending]) -> Mapping[KeyId, str]:
+        version = await self._db.run(calls.version())
+        groups: dict[tuple[int, int], list[Pending]] = defaultdict(list)
+        met: Counter[tuple[int, str]] = Counter()
+        for pending in batch:  # a row that moved is there in two shards: once in each group
+            attachment, _, key = pending.id
+            groups[attachment, met[attachment, key]].append(pending)
+            met[attachment, key] += 1
+        upserts: list[Change] = []
+        deletes: list[Change] = []
+        origin: dict[Change, KeyId] = {}
+        for (attachment, _), group in groups.items():
+            touches = [pending.touch() for pending in group]
+            documents = await self._enricher(attachment, touches, version)
+            for pending in group:
+                document = documents.get(pending.id.key)
+                change = Change(
+                    pending.relation or "", pending.id.shard, pending.id.key, document, version
+                )
+                origin[change] = pending.id
+                (deletes if document is None else upserts).append(change)
+        failures: dict[Change, str] = {}
+        if upserts:
+            failures |= await self._downstream.upsert(upserts)
+        if deletes:
+            failures |= await self._downstream.delete(deletes)
+        return {origin[change]: reason for change, reason in failures.items()}
+
+
+class Mirrored:
+    """One statement for the keys of an attachment; what it refuses is carried, to find who is at
+    fault."""
+
+    def __init__(self, mirror: Mirror, carried: Carried):
+        self._mirror = mirror
+        self._carried = carried
+
+    async def __call__(self, batch: Sequence[Pending]) -> Mapping[KeyId, str]:
+        groups: dict[int, list[Pending]] = defaultdict(list)
+        for pending in batch:
+            groups[pending.id.attachment].append(pending)
+        failures: dict[KeyId, str] = {}
+        for attachment, group in groups.items():
+            try:
+                await self._mirror(attachment, [pending.id for pending in group])
+            except Unavailable:
+                raise
+            except TrunklineError:
+                failures |= await self._carried(group)
+        return failures
