@@ -1,0 +1,327 @@
+"""`DeltaTarget`: a Delta table that batches are written to once.
+
+Tasks write Parquet files; the driver makes one commit that carries the application and the number
+of its batch (an application transaction of the Delta protocol), by which a repeat is known. Two
+drivers that commit the same batch at once conflict, and the second finds it done.
+
+Appends put the files into the table as they are. An upsert merges them: they lie in a folder that
+readers of Delta do not look into, and leave it after the commit. What is in no table and old is
+removed by upkeep, which runs with every `compact_every`-th commit; nothing else deletes a file.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction
+from pyarrow import fs
+
+from trunkline.core import telemetry
+from trunkline.core.backoff import Backoff
+from trunkline.core.errors import Conflict, Invalid
+from trunkline.spark.parquet_files import File, write_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Mode = Literal["append", "upsert"]
+
+STAGING = "_trunkline_staging"
+GRACE_HOURS = 7 * 24  # how old a file must be before upkeep removes it: longer than any write
+_ATTEMPTS = 10
+
+logger = telemetry.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class DeltaTarget:
+    """Where, and of which columns. Holds values only: it is pickled to tasks."""
+
+    path: str
+    schema: pa.Schema
+    partition_columns: tuple[str, ...] = ()
+    compact_every: int = 100
+
+    def check(self, rows: pa.Schema | None = None) -> None:
+        """Refuse rows (all columns, unless these) that the table does not take."""
+        rows = rows or self.schema
+        if missing := [name for name in self.partition_columns if name not in rows.names]:
+            raise Invalid(f"the rows have no column {', '.join(missing)} to partition by.")
+        try:
+            given = {field.name: str(field.type) for field in Schema.from_arrow(rows).fields}
+        except (DeltaError, ValueError) as error:
+            raise Invalid(f"a Delta table cannot hold these columns: {error}.") from None
+        if not DeltaTable.is_deltatable(self.path):
+            return
+        table = DeltaTable(self.path)
+        there = {field.name: str(field.type) for field in table.schema().fields}
+        differing = [name for name, kind in given.items() if there.get(name) != kind]
+        if differing:
+            raise Invalid(
+                f"column {', '.join(differing)} does not fit the table."
+                f" Rows: {_words(given)}. Table: {_words(there)}.",
+                hint="Cast the rows, or change the table first.",
+            )
+        present = tuple(table.metadata().partition_columns)
+        if present != self.partition_columns:
+            raise Invalid(
+                f"the table is partitioned by ({', '.join(present)}),"
+                f" asked for ({', '.join(self.partition_columns)})."
+            )
+
+    def write_files(self, batches: Iterator[pa.RecordBatch], *, mode: Mode) -> list[File]:
+        """In a task: write rows into files that belong to no table yet."""
+        files = self._files()
+        if mode == "append":
+            return write_files(
+                batches,
+                files=files,
+                schema=self.schema,
+                partition_columns=self.partition_columns,
+            )
+        files.create_dir(STAGING)
+        return write_files(batches, files=files, schema=self.schema, folder=f"{STAGING}/")
+
+    def commit(
+        self,
+        files: Sequence[File],
+        *,
+        app: str | None,
+        batch: int,
+        mode: Mode,
+        keys: Sequence[str] = (),
+        delete_flag: str | None = None,
+        order_by: Sequence[str] = (),
+        truncate: bool = False,
+        query: str | None = None,
+    ) -> bool:
+        """On the driver: make files part of the table in one commit; False when it was made before.
+
+        ``truncate``: what is in the table leaves with the same commit.
+        """
+        # A commit may take effect and then fail, in what Delta does after it. So every write can be
+        # known again, also one that nobody repeats but the loop below.
+        write = str(uuid4())
+        app = app or f"once {write}"
+        rows = sum(file.rows for file in files)
+        note = {"app": app, "batch": batch, "rows": rows, "query": query or "", "write": write}
+        properties = CommitProperties(
+            custom_metadata={f"trunkline.{name}": str(value) for name, value in note.items()},
+            app_transactions=[Transaction(app, batch)],
+        )
+        waits = Backoff(first=0.05, longest=2.0)
+        for attempt in range(_ATTEMPTS):
+            table = self._open(delete_flag)
+            if _newest(table, app) >= batch:
+                if attempt and _noted(table, write=write):
+                    break
+                _check_repeat(table, app, batch, rows=rows, query=query)
+                logger.info("skipped: the batch was written before", app=app, batch=batch)
+                self._unstage(files)
+                return False
+            try:
+                if mode == "append":
+                    self._append(table, files, properties, truncate=truncate)
+                else:
+                    source = self._source(files, keys, order_by)
+                    _merge(table, source, properties, tuple(keys), delete_flag, truncate=truncate)
+                break
+            except CommitFailedError as error:
+                if attempt == _ATTEMPTS - 1:
+                    raise Conflict(
+                        f"others wrote to the table at the same time, {_ATTEMPTS} times: {error}."
+                    ) from None
+                time.sleep(waits.next())
+        self._unstage(files)
+        table.update_incremental()
+        if self.compact_every and table.version() % self.compact_every == 0:
+            self.upkeep()
+        return True
+
+    def upkeep(self, grace_hours: int = GRACE_HOURS) -> None:
+        """Merge small files, remove files that are old and in no version of the table.
+
+        A failure is logged and not raised: the next round tries again.
+        """
+        try:
+            table = DeltaTable(self.path)
+            table.optimize.compact()
+            table.create_checkpoint()
+            table.vacuum(
+                retention_hours=grace_hours,
+                dry_run=False,
+                enforce_retention_duration=False,
+                full=True,
+            )
+        except DeltaError as error:
+            logger.warning("upkeep of the table failed", path=self.path, error=str(error))
+        self._remove_staged(older_than=time.time() - 3600 * grace_hours)
+
+    def _open(self, delete_flag: str | None) -> DeltaTable:
+        if DeltaTable.is_deltatable(self.path):
+            return DeltaTable(self.path)
+        columns = [field for field in self.schema if field.name != delete_flag]
+        return DeltaTable.create(
+            self.path,
+            schema=Schema.from_arrow(pa.schema(columns)),
+            mode="ignore",
+            partition_by=list(self.partition_columns),
+        )
+
+    def _append(
+        self,
+        table: DeltaTable,
+        files: Sequence[File],
+        properties: CommitProperties,
+        *,
+        truncate: bool,
+    ) -> None:
+        table.create_write_transaction(
+            [
+                AddAction(
+                    path=file.path,
+                    size=file.size,
+                    partition_values=file.partition,
+                    modification_time=file.modified,
+                    data_change=True,
+                    stats=file.stats,
+                )
+                for file in files
+            ],
+            mode="overwrite" if truncate else "append",
+            schema=table.schema(),
+            partition_by=list(self.partition_columns),
+            commit_properties=properties,
+        )
+
+    def _source(
+        self, files: Sequence[File], keys: Sequence[str], order_by: Sequence[str]
+    ) -> pa.Table | pa.RecordBatchReader:
+        """The staged rows, one per key. Only keys are held in memory unless some come twice."""
+        if not files:
+            return self.schema.empty_table()
+        rows = ds.dataset(
+            [file.path for file in files], schema=self.schema, filesystem=self._files()
+        )
+        found = rows.to_table(columns=list(keys))
+        if empty := [name for name in keys if found.column(name).null_count]:
+            raise Invalid(f"a row has a key ({', '.join(empty)}) that is null.")
+        if _one_row_per_key(found, keys):
+            return rows.scanner().to_reader()
+        if not order_by:
+            raise Invalid(
+                f"two rows of one batch have the same key ({', '.join(keys)}).",
+                hint="Which is last? Name the columns that tell it with the option orderBy,"
+                " or keep one row per key.",
+            )
+        return last_rows(rows.to_table(), keys, order_by)
+
+    def _unstage(self, files: Sequence[File]) -> None:
+        place = self._files()
+        for file in files:
+            if file.path.startswith(f"{STAGING}/"):
+                place.delete_file(file.path)
+
+    def _remove_staged(self, *, older_than: float) -> None:
+        place = self._files()
+        selector = fs.FileSelector(STAGING, allow_not_found=True)
+        for info in place.get_file_info(selector):
+            if info.mtime is not None and info.mtime.timestamp() < older_than:
+                place.delete_file(info.path)
+
+    def _files(self) -> fs.FileSystem:
+        if "://" in self.path and not self.path.startswith("file://"):
+            from deltalake.fs import DeltaStorageHandler
+
+            return fs.PyFileSystem(DeltaStorageHandler(self.path))
+        local = fs.LocalFileSystem()
+        root = self.path.removeprefix("file://")
+        local.create_dir(root)
+        return fs.SubTreeFileSystem(root, local)
+
+
+def last_rows(rows: pa.Table, keys: Sequence[str], order_by: Sequence[str]) -> pa.Table:
+    """Of every key the row that is highest in the columns of the order; a draw is refused."""
+    place = "_place"  # where a row stands after sorting: the highest of a key first, nulls last
+    order = [(name, "ascending") for name in keys] + [(name, "descending") for name in order_by]
+    rows = rows.take(pc.sort_indices(rows, sort_keys=order))
+    if not _one_row_per_key(rows.select([*keys, *order_by]), [*keys, *order_by]):
+        raise Invalid(
+            f"two rows of one batch have the same key ({', '.join(keys)})"
+            f" and the same {', '.join(order_by)}: which is last?"
+        )
+    numbered = rows.select(list(keys)).append_column(place, pa.array(range(rows.num_rows)))
+    last = numbered.group_by(list(keys)).aggregate([(place, "min")])
+    return rows.take(last.column(f"{place}_min"))
+
+
+def _one_row_per_key(rows: pa.Table, keys: Sequence[str]) -> bool:
+    return bool(rows.group_by(list(keys)).aggregate([]).num_rows == rows.num_rows)
+
+
+def _merge(
+    table: DeltaTable,
+    source: pa.Table | pa.RecordBatchReader,
+    properties: CommitProperties,
+    keys: tuple[str, ...],
+    delete_flag: str | None,
+    *,
+    truncate: bool,
+) -> None:
+    columns = [name for name in source.schema.names if name != delete_flag]
+    stays = f's."{delete_flag}" is not true' if delete_flag else None
+    values = {f'"{name}"': f's."{name}"' for name in columns}
+    # nothing of the table matches when it is to be emptied: all of it leaves, the rows come
+    same = "false" if truncate else " and ".join(f't."{key}" = s."{key}"' for key in keys)
+    merger = table.merge(
+        source, same, source_alias="s", target_alias="t", commit_properties=properties
+    )
+    if truncate:
+        merger = merger.when_not_matched_by_source_delete()
+    else:
+        if delete_flag:
+            merger = merger.when_matched_delete(f's."{delete_flag}" is true')
+        others = {name: value for name, value in values.items() if name.strip('"') not in keys}
+        if others:
+            merger = merger.when_matched_update(others, stays)
+    merger.when_not_matched_insert(values, stays).execute()
+
+
+def _newest(table: DeltaTable, app: str) -> int:
+    """The newest batch of an application that the table has; -1 when it has none."""
+    found = table.transaction_version(app)
+    return -1 if found is None else found
+
+
+def _check_repeat(table: DeltaTable, app: str, batch: int, *, rows: int, query: str | None) -> None:
+    """The same number for other rows must not pass as done; see also ``spark_commit`` in SQL."""
+    noted = _noted(table, app=app, batch=str(batch))
+    if query is None or not noted or noted["query"] == query or noted["rows"] == str(rows):
+        return
+    raise Conflict(
+        f'batch {batch} of "{app}" was written by another query with {noted["rows"]} rows,'
+        f" now it has {rows}.",
+        hint="After a deleted checkpoint batches are the same only if they are cut in the same"
+        " places. Use another appId, or start where the first query ended.",
+    )
+
+
+def _noted(table: DeltaTable, **wanted: str) -> dict[str, str] | None:
+    """What `commit` noted with the newest commit of which these are true."""
+    for commit in table.history():
+        noted = {name.removeprefix("trunkline."): value for name, value in commit.items()}
+        if all(noted.get(name) == value for name, value in wanted.items()):
+            return noted
+    return None
+
+
+def _words(columns: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
