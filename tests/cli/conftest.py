@@ -132,7 +132,9 @@ def sql(dsn: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-def answer_of(process: subprocess.Popen[str], given: str | None = None) -> Answer:
+def answer_of(
+    process: subprocess.Popen[str], given: str | None = None, *, within: float = 30
+) -> Answer:
     """Wait for a process to end by itself."""
-    out, err = process.communicate(given, timeout=30)
+    out, err = process.communicate(given, timeout=within)
     return Answer(process.returncode, out, err)
