@@ -677,6 +677,25 @@ def test_a_partition_that_comes_with_rows_is_a_gap_until_a_backfill(
     assert gaps(session) == 0
 
 
+def test_maintenance_closes_a_gap_by_a_backfill_and_not_again_and_again(session: Session) -> None:
+    attach(session, on_error="gap")
+    session.execute("alter table orders rename id to number")
+    session.execute("insert into orders values (1)")
+    session.execute("alter table orders rename number to id")
+    session.execute("call trunkline.maintain()")
+    session.execute("call trunkline.maintain()")
+    scheduled = "select array_agg(backfill) from trunkline.tube_backfill"
+    assert len(ask(session, scheduled)) == 1
+    finish(session, ask(session, scheduled)[0])
+    assert gaps(session) == 0
+    session.execute("select trunkline._tube_note_gap(attachment, 'x') from trunkline.tube_table")
+    session.execute("call trunkline.maintain()")
+    assert len(ask(session, scheduled)) == 1
+    session.execute("select trunkline.config_set('tube.gap_pause', '0')")
+    session.execute("call trunkline.maintain()")
+    assert len(ask(session, scheduled)) == 2
+
+
 @pytest.mark.parametrize(
     "statement", ["drop table event_b", "alter table event detach partition event_b"]
 )
