@@ -160,6 +160,21 @@ def test_archived_and_hot_messages_are_read_as_one_topic(
     assert cli("log", "alter", "orders", "--no-archive").rows["archive"] is False
 
 
+def test_what_would_be_archived_is_said_without_spark(
+    cli: Cli, sql: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    cli("log", "create", "orders", "--archive")
+    fill(sql, 3)
+    seal(sql)
+    where = ("--location", str(tmp_path / "lake"), "--dry-run")
+    (would,) = cli("spark", "archive", *where).rows
+    assert (would["topic"], would["segments"], would["messages"]) == ("orders", 1, 3)
+    assert would["location"] == str(tmp_path / "lake" / "orders")
+    assert cli("spark", "archive", "orders", *where).rows == [would]
+    assert cli("spark", "archive", "nowhere", *where).code == 3
+    assert not (tmp_path / "lake").exists()
+
+
 def test_an_empty_table_says_so(cli: Cli) -> None:
     answer = cli("log", "list", "--table")
     assert (answer.out, answer.err) == ("", "No topics.\n")
