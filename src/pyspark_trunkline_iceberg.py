@@ -1,0 +1,5 @@
+"""Found by Spark by its name: makes the format ``trunkline.iceberg`` known."""
+
+from trunkline.spark.iceberg import IcebergSource as DefaultSource
+
+__all__ = ["DefaultSource"]

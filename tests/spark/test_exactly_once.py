@@ -1,0 +1,227 @@
+"""Whatever happens between a task and the checkpoint, every row is there once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from deltalake import DeltaTable
+from tests.fixtures.asking import ask, column
+from tests.spark import retry_job
+
+import trunkline
+from trunkline.core.errors import Unavailable
+from trunkline.spark.iceberg import catalogue
+from trunkline.spark.java import find_java
+from trunkline.spark.session import SOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from trunkline.platform import SyncPlatform
+
+ROOT = Path(__file__).parents[2]
+LEFT_OVER = "select count(*) from pg_class where relname ~ '^spark_staging_[0-9]+$'"
+SINKS = ("log", "table", "delta", "iceberg")
+
+
+@pytest.fixture
+def tl(dsn: str) -> Iterator[SyncPlatform]:
+    with trunkline.connect_sync(dsn) as platform:
+        yield platform
+
+
+@pytest.fixture
+def session(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(dsn, autocommit=True) as opened:
+        yield opened
+
+
+def options_of(sink: str, dsn: str, place: Path) -> dict[str, str]:
+    return {
+        "log": {"dsn": dsn, "topic": "out"},
+        "table": {"dsn": dsn, "dbtable": "out"},
+        "delta": {"path": str(place / "delta")},
+        "iceberg": {"dsn": dsn, "table": "lake.out", "warehouse": str(place / "iceberg")},
+    }[sink]
+
+
+def written(sink: str, tl: SyncPlatform, dsn: str, place: Path, name: str = "out") -> list[int]:
+    """The numbers that are in a sink, sorted."""
+    if sink == "log":
+        parts = [tl.log.read(name, part, limit=100_000) for part in range(2)]
+        return sorted(int(message.value or b"") for part in parts for message in part)
+    if sink == "table":
+        with psycopg.connect(dsn) as session:
+            return column(session, f"select value::int from {name} order by 1")
+    if sink == "delta":
+        if not DeltaTable.is_deltatable(str(place / "delta")):
+            return []
+        rows = DeltaTable(str(place / "delta")).to_pyarrow_table()
+    else:
+        with catalogue(dsn) as catalog:
+            rows = catalog.load_table(f"lake.{name}").scan().to_arrow()
+    return sorted(int(value) for value in rows.column(0).to_pylist())
+
+
+@pytest.fixture
+def numbers(tl: SyncPlatform, session: psycopg.Connection[Any]) -> Callable[[int, int], None]:
+    """Append numbers to a topic that streams read; where they go to is there."""
+    tl.log.create("in", partitions=2)
+    tl.log.create("out", partitions=2)
+    session.execute("create table out (value text)")
+
+    def append(first: int, last: int) -> None:
+        for number in range(first, last, 100):
+            values = [str(n).encode() for n in range(number, min(number + 100, last))]
+            tl.log.append("in", values, keys=values)
+
+    return append
+
+
+def stream(spark: SparkSession, dsn: str, most: int = 250) -> DataFrame:
+    given = {"dsn": dsn, "subscribe": "in", "startingOffsets": "earliest", "columns": "value"}
+    source = spark.readStream.format("trunkline.log").options(**given)
+    return source.option("maxOffsetsPerTrigger", most).load().selectExpr("string(value) as value")
+
+
+def start(frame: DataFrame, name: str, checkpoint: Path, **options: str) -> StreamingQuery:
+    given = {"checkpointLocation": str(checkpoint)} | options
+    writer = frame.writeStream.format(name).options(**given)
+    return writer.trigger(availableNow=True).start()
+
+
+def run(frame: DataFrame, name: str, checkpoint: Path, **options: str) -> None:
+    assert start(frame, name, checkpoint, **options).awaitTermination(90)
+
+
+def failing_once(sink: str, marker: Path) -> type:
+    """A sink whose second commit raises after it took effect; then no more.
+
+    Made in a function so that Spark takes it along by value: its workers know no tests.
+    """
+    module, _, kind = SOURCES[f"trunkline.{sink}"].partition(":")
+    parent = getattr(import_module(module), kind)
+    mark = str(marker)
+
+    class Failing(parent):  # type: ignore[misc, valid-type]
+        @classmethod
+        def name(cls) -> str:
+            return f"failing.{sink}"
+
+        def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
+            made = super().streamWriter(schema, overwrite)
+            commit = made.commit
+
+            def late(messages: Any, batchId: int) -> None:  # noqa: N803
+                commit(messages, batchId)
+                if batchId == 1 and not os.path.exists(mark):  # noqa: PTH110
+                    open(mark, "w").close()  # noqa: PTH123
+                    raise RuntimeError("the answer got lost")
+
+            made.commit = late
+            return made
+
+    return Failing
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_a_commit_that_took_effect_and_then_failed_is_not_repeated(
+    spark: SparkSession,
+    dsn: str,
+    tl: SyncPlatform,
+    numbers: Callable[[int, int], None],
+    session: psycopg.Connection[Any],
+    tmp_path: Path,
+    sink: str,
+) -> None:
+    numbers(0, 700)
+    spark.dataSource.register(failing_once(sink, tmp_path / "failed"))
+    given = options_of(sink, dsn, tmp_path)
+    with pytest.raises(Exception, match="the answer got lost"):
+        run(stream(spark, dsn), f"failing.{sink}", tmp_path / "checkpoint", **given)
+    assert 250 < len(written(sink, tl, dsn, tmp_path)) < 700
+    run(stream(spark, dsn), f"failing.{sink}", tmp_path / "checkpoint", **given)
+    assert written(sink, tl, dsn, tmp_path) == list(range(700))
+    assert ask(session, LEFT_OVER) == 0
+
+
+@pytest.mark.parametrize("sink", ["table", "delta"])
+def test_an_app_id_outlives_a_deleted_checkpoint_and_never_hides_other_rows(
+    spark: SparkSession,
+    dsn: str,
+    tl: SyncPlatform,
+    numbers: Callable[[int, int], None],
+    tmp_path: Path,
+    sink: str,
+) -> None:
+    numbers(0, 500)
+    given = options_of(sink, dsn, tmp_path) | {"appId": "copy"}
+    for _ in range(2):
+        run(stream(spark, dsn), f"trunkline.{sink}", tmp_path / "checkpoint", **given)
+        assert written(sink, tl, dsn, tmp_path) == list(range(500))
+        shutil.rmtree(tmp_path / "checkpoint")
+    numbers(500, 700)  # the last batch is now cut elsewhere: to take it for done would lose rows
+    with pytest.raises(Exception, match='of "copy" was written by another query'):
+        run(stream(spark, dsn), f"trunkline.{sink}", tmp_path / "checkpoint", **given)
+    assert written(sink, tl, dsn, tmp_path) == list(range(500))
+
+
+@pytest.mark.parametrize("sink", ["table", "iceberg"])
+def test_of_two_streams_with_one_app_id_one_writes_each_batch(
+    spark: SparkSession,
+    dsn: str,
+    tl: SyncPlatform,
+    numbers: Callable[[int, int], None],
+    tmp_path: Path,
+    sink: str,
+) -> None:
+    numbers(0, 700)
+    given = options_of(sink, dsn, tmp_path) | {"appId": "copy"}
+    queries = [
+        start(stream(spark, dsn), f"trunkline.{sink}", tmp_path / name, **given)
+        for name in ("first", "second")
+    ]
+    for query in queries:
+        assert query.awaitTermination(90)
+    assert written(sink, tl, dsn, tmp_path) == list(range(700))
+
+
+@pytest.mark.timeout(300)
+def test_a_task_that_is_tried_again_in_another_order_writes_its_rows_once(
+    dsn: str, tl: SyncPlatform, session: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    try:
+        find_java()
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+    tl.log.create("retried", partitions=2)
+    session.execute("create table retried (id bigint)")
+    session.execute("create table upserted (id bigint primary key)")
+    done = subprocess.run(
+        [sys.executable, retry_job.__file__, dsn, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "stumbled" in done.stderr
+    every = list(range(retry_job.ROWS))
+    assert written("log", tl, dsn, tmp_path, "retried") == every
+    assert column(session, "select id from retried order by 1") == every
+    assert column(session, "select id from upserted order by 1") == every
+    assert written("delta", tl, dsn, tmp_path) == every
+    assert written("iceberg", tl, dsn, tmp_path, "retried") == every
+    assert ask(session, LEFT_OVER) == 0
