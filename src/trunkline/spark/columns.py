@@ -229,6 +229,9 @@ def _conformed(array: pa.Array, field: pa.Field) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     try:
+        if pa.types.is_decimal(field.type) and field.type.precision == _MOST_DIGITS:
+            # straight from text a number with too many digits becomes another number
+            array = array.cast(pa.decimal256(2 * _MOST_DIGITS, field.type.scale))
         if array.type != field.type:
             array = array.cast(field.type)
     except pa.ArrowInvalid as error:

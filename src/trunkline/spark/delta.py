@@ -12,6 +12,7 @@ removed by upkeep, which runs with every `compact_every`-th commit; nothing else
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
@@ -169,12 +170,14 @@ class DeltaTarget:
         if DeltaTable.is_deltatable(self.path):
             return DeltaTable(self.path)
         columns = [field for field in self.schema if field.name != delete_flag]
-        return DeltaTable.create(
-            self.path,
-            schema=Schema.from_arrow(pa.schema(columns)),
-            mode="ignore",
-            partition_by=list(self.partition_columns),
-        )
+        with suppress(CommitFailedError):  # somebody else made it at the same time
+            DeltaTable.create(
+                self.path,
+                schema=Schema.from_arrow(pa.schema(columns)),
+                mode="ignore",
+                partition_by=list(self.partition_columns),
+            )
+        return DeltaTable(self.path)
 
     def _append(
         self,
