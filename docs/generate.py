@@ -8,27 +8,46 @@ them and compares.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
+import textwrap
+import types
 from dataclasses import dataclass, fields, is_dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
 import trunkline
+from trunkline import spark
 from trunkline.cli import main
 from trunkline.core import errors, migrate
 from trunkline.core.calls import AsyncFace
 from trunkline.log import assigned, client, consumer, models, producer
+from trunkline.spark import (
+    delta_sink,
+    iceberg,
+    log_sink,
+    log_source,
+    table_sink,
+    table_source,
+    tube_source,
+)
+from trunkline.spark.jobs import archive, audit, audit_topic, replay, sync
+from trunkline.spark.session import FAST, SETTINGS
+from trunkline.spark.session import SOURCES as PLACES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from trunkline.spark.options import Options
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "reference"
@@ -60,8 +79,24 @@ THEMES = {
         "_sequence_rows",
         "For capabilities: fencing and errors": "_owner_check _raise",
     },
+    "spark": {
+        "Ledger": "commit written next_batch",
+        "Staging": "stage stage_batches append unstage",
+        "Duties of maintain()": "staging_drop ledger_trim",
+    },
 }
 
+FUNCTIONS: dict[str, dict[str, Callable[..., Any]]] = {
+    "core": {
+        "trunkline.connect": trunkline.connect,
+        "trunkline.connect_sync": trunkline.connect_sync,
+    },
+    "spark": {
+        f"trunkline.spark.{name}": getattr(spark, name)
+        for name in ("session", "register", *spark.__all__)
+        if callable(getattr(spark, name))
+    },
+}
 FACES: dict[str, list[tuple[type, str, str]]] = {
     "log": [
         (client.Log, "tl.log", ""),
@@ -71,6 +106,7 @@ FACES: dict[str, list[tuple[type, str, str]]] = {
         (consumer.Batch, "batch", ""),
     ],
     "core": [(trunkline.Platform, "tl", "dsn transaction services close")],
+    "spark": [],
 }
 VALUES: dict[str, list[type]] = {
     "core": [],
@@ -85,6 +121,27 @@ VALUES: dict[str, list[type]] = {
         models.Lag,
         models.Check,
     ],
+    "spark": [
+        sync.Synced,
+        audit.Audit,
+        audit_topic.TopicPart,
+        archive.ArchivedTopic,
+        replay.Replayed,
+    ],
+}
+FORMATS: dict[str, dict[str, type[Options]]] = {
+    "trunkline.log": {"read": log_source.LogOptions, "write": log_sink.LogSinkOptions},
+    "trunkline.table": {
+        "read": table_source.TableSourceOptions,
+        "write": table_sink.TableSinkOptions,
+    },
+    "trunkline.tube": {"read": tube_source.TubeOptions},
+    "trunkline.delta": {"write": delta_sink.DeltaSinkOptions},
+    "trunkline.iceberg": {"write": iceberg.IcebergSinkOptions},
+}
+CALLED = {
+    "read": {"reader": "spark.read", "streamReader": "spark.readStream"},
+    "write": {"writer": "df.write", "streamWriter": "df.writeStream"},
 }
 
 
@@ -219,10 +276,10 @@ def values_of(capability: str) -> list[type]:
 
 
 def python_part(capability: str) -> Iterator[str]:
-    if capability == "core":
-        for function in (trunkline.connect, trunkline.connect_sync):
-            yield from _method(f"trunkline.{function.__name__}", function)
-    for kind, variable, chosen in FACES.get(capability) or faces_of(capability):
+    for name, function in FUNCTIONS.get(capability, {}).items():
+        yield from _method(name, function)
+    faces = FACES[capability] if capability in FACES else faces_of(capability)
+    for kind, variable, chosen in faces:
         yield f"\n#### {kind.__name__}\n\n{_doc(kind)}"
         public = [name for name in vars(kind) if not name.startswith("_")]
         for name in chosen.split() or public:
@@ -269,6 +326,8 @@ def _parameters(signature: inspect.Signature) -> Iterator[str]:
 def _value(default: Any) -> str:
     if isinstance(default, timedelta):
         return f"timedelta(seconds={default.total_seconds():g})"
+    if inspect.isfunction(default):
+        return default.__name__
     return repr(default.value if isinstance(default, Enum) else default)
 
 
@@ -294,6 +353,66 @@ def settings_part(capability: str) -> Iterator[str]:
         origin = f"_create('{ring[1]}'" if ring else f"('{name}'"
         if origin in written:
             yield f"| `{name}` | {default} | {kind} | {_cell(description)} |"
+
+
+def conf_part(which: str) -> Iterator[str]:
+    """Settings of Spark that we choose."""
+    chosen = {"SETTINGS": SETTINGS, "FAST": FAST}[which]
+    yield "| setting of Spark | value |"
+    yield "|---|---|"
+    for name, value in chosen.items():
+        yield f"| `{name}` | `{value}` |"
+
+
+def formats_part(_: str) -> Iterator[str]:
+    """The options of every format, from the classes that check them."""
+    for name, uses in FORMATS.items():
+        module, _, source = PLACES[name].partition(":")
+        offered = vars(getattr(import_module(module), source))
+        for use, options in uses.items():
+            said = [f"`{words}`" for method, words in CALLED[use].items() if method in offered]
+            yield f"\n### {name}: {use}\n\nWith {' and '.join(said)}.\n"
+            yield "| option | what it takes | default | what it is for |"
+            yield "|---|---|---|---|"
+            for field_name, field in options.model_fields.items():
+                default = "needed" if field.is_required() else _said(field.default)
+                words = _cell(_doc_text(_said_below(options)[field_name]))
+                yield f"| `{field.alias}` | {_taken(field.annotation)} | {default} | {words} |"
+
+
+def _said_below(options: type) -> dict[str, str]:
+    """What stands under each field of a class and of those it extends."""
+    found: dict[str, str] = {}
+    for kind in reversed(options.__mro__[:-2]):
+        if not kind.__module__.startswith("trunkline."):
+            continue
+        (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+        assert isinstance(body, ast.ClassDef)
+        for line, below in pairwise(body.body):
+            if isinstance(line, ast.AnnAssign) and isinstance(below, ast.Expr):
+                assert isinstance(line.target, ast.Name)
+                assert isinstance(below.value, ast.Constant)
+                found[line.target.id] = inspect.cleandoc(str(below.value.value))
+    return found
+
+
+def _taken(annotation: Any) -> str:
+    """A type in the words of somebody who writes ``.option(...)``."""
+    if get_origin(annotation) in (Annotated, Union, types.UnionType):
+        return _taken(get_args(annotation)[0])
+    if get_origin(annotation) is Literal:
+        return ", ".join(f"`{value}`" for value in get_args(annotation))
+    if get_origin(annotation) is tuple:
+        return "list" if get_args(annotation)[0] is str else "JSON"
+    if annotation is datetime:
+        return "time"
+    return {str: "text", int: "number", bool: "`true`, `false`"}[annotation]
+
+
+def _said(default: Any) -> str:
+    if default is None or default == ():
+        return ""
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
 def cli_part(capability: str) -> Iterator[str]:
@@ -342,6 +461,8 @@ PARTS: dict[str, Callable[[str], Iterator[str]]] = {
     "errors": errors_part,
     "settings": settings_part,
     "cli": cli_part,
+    "formats": formats_part,
+    "conf": conf_part,
 }
 
 

@@ -101,7 +101,7 @@ class Page:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=200,
         )
         assert done.returncode == 0, f"ended with {done.returncode}:\n{done.stdout}{done.stderr}"
         return done.stdout

@@ -15,6 +15,9 @@ from tests.docs.page import blocks
 from trunkline.core import errors
 from trunkline.core.settings import Settings
 from trunkline.log.client import Log, SyncLog
+from trunkline.spark.options import Options
+from trunkline.spark.session import SOURCES
+from trunkline.spark.sink import SinkOptions
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -42,6 +45,15 @@ def test_generated_parts_are_what_the_code_says(
 
 def test_every_function_stands_under_a_theme(generate: Any) -> None:
     assert generate.unsorted_functions() == set()
+
+
+def test_every_format_of_spark_and_all_its_options_are_described(generate: Any) -> None:
+    def below(kind: type[Options]) -> set[type[Options]]:
+        return {kind}.union(*map(below, kind.__subclasses__()))
+
+    shown = {options for uses in generate.FORMATS.values() for options in uses.values()}
+    assert set(generate.FORMATS) == set(SOURCES)
+    assert below(Options) - shown == {Options, SinkOptions}
 
 
 def test_every_environment_variable_is_described() -> None:

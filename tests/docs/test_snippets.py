@@ -22,6 +22,7 @@ PAGES = [
     for page in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")))
     if CODE.search(GENERATED.sub("", page.read_text("utf-8")))
 ]
+STARTS_SPARK = "docs/tutorial/spark.md"
 
 
 def run(*command: str | Path, cwd: Path, **extra: str) -> subprocess.CompletedProcess[str]:
@@ -31,7 +32,7 @@ def run(*command: str | Path, cwd: Path, **extra: str) -> subprocess.CompletedPr
         env=environment(**extra),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
     )
 
 
@@ -55,11 +56,13 @@ def first_example() -> tuple[str, str]:
     return found[1], found[2]
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", PAGES)
 def test_the_code_of_a_page_runs_and_prints_what_the_page_says(
-    page: str, dsn: str, tmp_path: Path
+    page: str, dsn: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    done = run(RUNNER, ROOT / page, cwd=tmp_path, TRUNKLINE_DSN=dsn)
+    java = request.getfixturevalue("hasty_java") if page == STARTS_SPARK else {}
+    done = run(RUNNER, ROOT / page, cwd=tmp_path, TRUNKLINE_DSN=dsn, **java)
     assert done.returncode == 0, done.stderr
 
 

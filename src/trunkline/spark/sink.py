@@ -38,7 +38,7 @@ class SinkOptions(Options):
     """Under which name batches are known again; else the id of the query, which is in its
     checkpoint. A batch write without it is never known again."""
     batch_id: int | None = Field(default=None, ge=0)
-    """The number of a batch write under `app_id`, else 0; in ``foreachBatch`` pass the batch id."""
+    """The number of a batch write under ``appId``, else 0; pass that of ``foreachBatch``."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:

@@ -52,7 +52,7 @@ class TableSourceOptions(Options):
     columns: Words | None = None
     """Which columns to read: Spark does not tell a Python source which it needs."""
     min_partitions: int = Field(default=1, ge=1)
-    """Into how many tasks to cut the read; see the module for what each of them sees."""
+    """Into how many tasks to cut the read; each of them sees the table as of its own start."""
 
     @model_validator(mode="after")
     def _one_thing_is_read(self) -> Self:
