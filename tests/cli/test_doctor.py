@@ -167,6 +167,15 @@ def test_dead_letters_are_told(cli: Cli, sql: psycopg.Connection[Any]) -> None:
     assert "1 in orders.dead" in finding(cli("doctor"), "dead letters")["found"]
 
 
+def test_segments_that_nobody_archives_are_told(cli: Cli, sql: psycopg.Connection[Any]) -> None:
+    sql.execute("select trunkline.log_create('orders', archive => true)")
+    sql.execute(APPEND)
+    sql.execute("select trunkline._log_roll(topic_id, 0) from trunkline.log_topic")
+    assert "archive" not in states(cli("doctor"))
+    sql.execute("update trunkline.log_segment set last_at = last_at - interval '3 days'")
+    assert "1 segments of orders" in finding(cli("doctor"), "archive")["found"]
+
+
 def test_lost_durability_and_missing_roles_are_warnings(
     own_server: Callable[..., Server], capfd: pytest.CaptureFixture[str]
 ) -> None:

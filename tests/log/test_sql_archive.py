@@ -18,6 +18,7 @@ from tests.log.steps import (
     claim,
     configure,
     create,
+    fetch,
     fill,
     join,
     maintain,
@@ -165,6 +166,23 @@ def test_an_archived_offset_is_refused_with_the_files_that_hold_it(session: Sess
         assert facts["files"] == [{"path": "5.parquet", "messages": 4}]
         assert facts["before"] == 1
         assert "client" in caught.value.diag.message_hint
+
+
+def test_a_reader_of_another_history_is_refused_where_the_archive_meets_the_database(
+    session: Session,
+) -> None:
+    three_segments(session)
+    add(session, 1, 4)
+    add(session, 5, 8)
+    drop_archived(session)
+    session.execute("update trunkline.log_archive set incarnation = 3 where first_offset = 5")
+    assert fetch(session, 9, incarnation=3)
+    with refused("TL410") as caught:
+        fetch(session, 9, incarnation=2)
+    facts = json.loads(caught.value.diag.message_detail)
+    assert (facts["incarnation"], facts["cut"]) == (3, 4)
+    session.execute("delete from trunkline.log_archive")
+    assert fetch(session, 9, incarnation=2)  # nobody knows what was before
 
 
 def test_earliest_is_the_archive_and_hot_is_the_database(session: Session) -> None:

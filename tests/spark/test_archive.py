@@ -378,6 +378,7 @@ def test_what_cannot_be_archived_is_refused(
         ([TOPIC], Invalid, {}),
         (None, Invalid, {"format": "csv"}),
         (None, Invalid, {"location": ""}),
+        (None, Invalid, {"location": "s3://me:secret@bucket/topics"}),
     ):
         given: dict[str, Any] = {"location": str(tmp_path), "dsn": dsn} | options
         with pytest.raises(error):

@@ -46,7 +46,11 @@ def doctor(
         findings = examine(
             target.dsn,
             older_than=age,
-            further={"groups": partial(check_groups, far_behind=far_behind), "dead": check_dead},
+            further={
+                "groups": partial(check_groups, far_behind=far_behind),
+                "dead": check_dead,
+                "archive": check_archive,
+            },
         )
     if invocation.format is Format.TABLE:
         _print_table(findings)
@@ -92,6 +96,27 @@ def check_groups(connection: "psycopg.Connection[Any]", *, far_behind: int) -> "
             )
     if not troubled:
         yield Finding("groups", State.OK, f"{len(groups)} groups, none far behind")
+
+
+def check_archive(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
+    """Does anybody archive the topics that wait for it?"""
+    from datetime import UTC, datetime, timedelta
+
+    from trunkline.core.db import execute
+    from trunkline.core.doctor import Finding, State
+    from trunkline.log import calls
+
+    late = datetime.now(UTC) - timedelta(days=2)
+    waiting = [part for part in execute(connection, calls.archivable()) if part.last_at < late]
+    for topic in dict.fromkeys(part.topic for part in waiting):
+        ours = [part for part in waiting if part.topic == topic]
+        yield Finding(
+            "archive",
+            State.WARN,
+            f"{len(ours)} segments of {topic} wait to be archived since"
+            f" {min(part.last_at for part in ours):%Y-%m-%d %H:%M}",
+            f"trunkline spark archive {topic} --location ...",
+        )
 
 
 def check_dead(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":

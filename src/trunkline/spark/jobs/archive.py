@@ -379,6 +379,11 @@ def _slots(spark: SparkSession) -> int:
 def _root(location: str) -> str:
     if not location:
         raise Invalid("a location is a folder or a URI, got nothing.")
+    if "@" in location.partition("://")[2].partition("/")[0]:
+        raise Invalid(
+            "a location must not contain credentials.",
+            hint="Whoever may read the topic sees it: keep them in the environment.",
+        )
     if "://" in location or location.startswith("file:"):
         return location.rstrip("/")
     return str(Path(location).expanduser().absolute()).rstrip("/")

@@ -27,7 +27,13 @@ begin
       'The position is from the future: the server may have been restored. Start from the cut or from "latest".',
       jsonb_build_object('topic', topic, 'partition', part.partition, 'last', tail, 'cut', tail, 'asked', from_offset));
   end if;
-  if incarnation is not null and from_offset > part.first_offset then
+  if incarnation is not null and from_offset = part.first_offset then  -- what lies before it is archived, or gone
+    select a.incarnation into writer from trunkline.log_archive a
+     where a.topic_id = part.topic_id and a.partition = part.partition and a.last_offset = from_offset - 1;
+    select max(a.last_offset) into cut from trunkline.log_archive a
+     where a.topic_id = part.topic_id and a.partition = part.partition and a.last_offset < from_offset and a.incarnation <= _log_check_position.incarnation;
+    cut := coalesce(cut, trunkline._log_first(part) - 1);
+  elsif incarnation is not null then
     for segment in select s.segment_id from trunkline.log_segment s
                     where s.topic_id = part.topic_id and s.partition = part.partition and s.first_offset < from_offset order by s.first_offset desc loop
       if writer is null then
@@ -39,11 +45,11 @@ begin
         into cut using incarnation, from_offset;
       exit when cut is not null;
     end loop;
-    if writer <> incarnation then
-      cut := greatest(least(cut, from_offset - 1), part.first_offset - 1);
-      perform trunkline._raise('TL410', format('offset %s of partition %s of "%s" was written by incarnation %s of the server, yours by %s.', from_offset - 1, part.partition, topic, writer, incarnation),
-        'The server was restored or failed over: what you saw beyond the cut is not in this history.',
-        jsonb_build_object('topic', topic, 'partition', part.partition, 'cut', cut, 'incarnation', writer, 'asked', from_offset));
-    end if;
+    cut := greatest(least(cut, from_offset - 1), part.first_offset - 1);
+  end if;
+  if writer <> incarnation then
+    perform trunkline._raise('TL410', format('offset %s of partition %s of "%s" was written by incarnation %s of the server, yours by %s.', from_offset - 1, part.partition, topic, writer, incarnation),
+      'The server was restored or failed over: what you saw beyond the cut is not in this history.',
+      jsonb_build_object('topic', topic, 'partition', part.partition, 'cut', cut, 'incarnation', writer, 'asked', from_offset));
   end if;
 end $$;

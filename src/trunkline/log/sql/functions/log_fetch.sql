@@ -26,7 +26,7 @@ begin
   for attempt in 1 .. 10 loop
     begin
       part := trunkline._log_partition_row(topic, partition);
-      if from_offset is null or from_offset < part.first_offset then
+      if from_offset is null or from_offset < part.first_offset or from_offset = part.first_offset and from_offset > 1 and incarnation is not null then
         perform trunkline._log_check_position(topic, part, from_offset, incarnation);
       end if;
       tail := part.segment_first - 1;
