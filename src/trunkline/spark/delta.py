@@ -251,6 +251,13 @@ class DeltaTarget:
         return fs.SubTreeFileSystem(root, local)
 
 
+def partition_columns(path: str) -> tuple[str, ...]:
+    """What a table is partitioned by; nothing when there is none."""
+    if not DeltaTable.is_deltatable(path):
+        return ()
+    return tuple(DeltaTable(path).metadata().partition_columns)
+
+
 def last_rows(rows: pa.Table, keys: Sequence[str], order_by: Sequence[str]) -> pa.Table:
     """Of every key the row that is highest in the columns of the order; a draw is refused."""
     place = "_place"  # where a row stands after sorting: the highest of a key first, nulls last

@@ -13,7 +13,7 @@ from pyspark.sql.types import BooleanType, StructType
 
 from trunkline.core.errors import Invalid
 from trunkline.spark.connection import plain_errors
-from trunkline.spark.delta import DeltaTarget
+from trunkline.spark.delta import DeltaTarget, partition_columns
 from trunkline.spark.options import Words  # noqa: TC001 - pydantic reads it
 from trunkline.spark.sink import BatchSink, SinkOptions, StreamSink, Target
 
@@ -38,7 +38,7 @@ class DeltaSinkOptions(SinkOptions):
     order_by: Words = ()
     """Which of several rows of one key counts: the one that is highest in these columns."""
     partition_columns: Words = ()
-    """Columns that a new table is partitioned by."""
+    """Columns that a new table is partitioned by; later writes need not name them."""
     compact_every: int = Field(default=100, ge=0)
     """After so many commits small files are merged and orphans removed; 0: never."""
 
@@ -109,7 +109,8 @@ def _target(options: DeltaSinkOptions, schema: StructType, *, overwrite: bool) -
         raise Invalid("to overwrite a table and to upsert by keys contradict each other.")
     _check_columns(options, schema)
     rows = nullable(to_arrow_schema(schema, timezone="UTC"))
-    table = DeltaTarget(options.path, rows, options.partition_columns, options.compact_every)
+    partitioned = options.partition_columns or partition_columns(options.path)
+    table = DeltaTarget(options.path, rows, partitioned, options.compact_every)
     written = [column for column in rows if column.name != options.delete_flag]
     table.check(pa.schema(written))
     return DeltaSinkTarget(
