@@ -1,6 +1,6 @@
 /* A duty of maintain(): a table with a gap is backfilled, unless a backfill of it is under way or ended within
    tube.gap_pause: where every write fails to be captured, backfills would follow each other without end.
-   A gap that no backfill closes, because what is written elsewhere is not seen, is left to people. */
+   A gap that stays open, because what is written to a part of the table is not seen, is left to people. */
 create or replace function trunkline.tube_gaps_close()
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -12,6 +12,7 @@ begin
      where g.backfill is null and a.detached_at is null
        and exists (select from pg_class c where c.oid = a.relation)
        and not exists (select from pg_inherits i where i.inhrelid = a.relation)
+       and not exists (select from trunkline._tube_untriggered(a) u)
        and not exists (
          select from trunkline.tube_backfill b
           where b.attachment = a.attachment
