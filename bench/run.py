@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 import psycopg
+from psycopg import sql
 from rich.console import Console
 
-from bench import log, tube
+from bench.picture import draw
 from trunkline.core import migrate
-from trunkline.core.embedded import Server
+from trunkline.core.embedded import SUPERUSER, Server
 from trunkline.log.bench.report import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-CAPABILITIES = {"log": log, "tube": tube}
+CAPABILITIES = ("log", "tube", "spark")
 
 # Autovacuum would run in the turn of whoever comes next; see METHODOLOGY.md.
 SETTINGS = {
@@ -41,11 +45,12 @@ def main(words: Sequence[str] | None = None) -> None:
     """Measure as the command line says. Results never make it fail."""
     options = _options(words)
     talk = Console(stderr=True, highlight=False, style="dim")
-    with _database(options.dsn) as dsn:
+    cells = import_module(f"bench.{options.capability}")  # Spark is not for everybody
+    with _database(options.dsn, tcp=options.capability == "spark") as dsn:
         migrate.install(dsn)
         if options.dsn is None and not options.quick:
             _warm_up(dsn)
-        result = CAPABILITIES[options.capability].run(
+        result = cells.run(
             dsn,
             quick=options.quick,
             full=options.full,
@@ -58,6 +63,8 @@ def main(words: Sequence[str] | None = None) -> None:
         talk.print("fsync or synchronous_commit is off: these figures mean nothing.")
     if options.json:
         options.json.write_text(json.dumps(result, indent=2) + "\n")
+    if options.picture:
+        draw(result, options.picture)
 
 
 def _options(words: Sequence[str] | None) -> Namespace:
@@ -67,25 +74,46 @@ def _options(words: Sequence[str] | None) -> Namespace:
     parser.add_argument(
         "--full", action="store_true", help="the long forms: 1e7 messages, 1e6 rounds"
     )
-    parser.add_argument("--only", metavar="CELLS", help=f"of {', '.join(log.CELLS)}; with commas")
-    parser.add_argument("--runs", type=int, metavar="N", help="turns per side, 7 unless told")
+    parser.add_argument("--only", metavar="CELLS", help="of the capability; with commas")
+    parser.add_argument(
+        "--runs", type=int, metavar="N", help="turns per side, 7 (Spark: 3) unless told"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
+    parser.add_argument(
+        "--picture", type=Path, metavar="FILE", help="draw the curves of a full run of spark (PNG)"
+    )
     parser.add_argument("--dsn", help="measure on this server instead of one of its own")
     return parser.parse_args(words)
 
 
 @contextmanager
-def _database(dsn: str | None) -> Iterator[str]:
+def _database(dsn: str | None, *, tcp: bool) -> Iterator[str]:
+    """A server; with ``tcp`` both sides of a comparison use that, for JDBC knows nothing else."""
     if dsn is not None:
         yield dsn
         return
     home = Path(tempfile.mkdtemp(prefix="trunkline-bench-"))
     home.chmod(0o755)  # the server may run as another account
     try:
-        with Server(home, "bench", settings=SETTINGS).use() as target:
-            yield target.dsn
+        port = _free_port() if tcp else None
+        with Server(home, "bench", settings=SETTINGS, tcp_port=port).use() as target:
+            yield _by_tcp(target.dsn, port) if port else target.dsn
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+def _by_tcp(dsn: str, port: int) -> str:
+    """The same server by TCP, which wants a password."""
+    password = token_hex()
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("alter role current_user password {}").format(password))
+        database = connection.info.dbname
+    return f"postgresql://{SUPERUSER}:{password}@127.0.0.1:{port}/{database}"
 
 
 def _warm_up(dsn: str) -> None:

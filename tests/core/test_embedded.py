@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import socket
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +132,22 @@ def test_the_server_listens_on_its_private_socket_only(server: Server) -> None:
         assert ask(target.dsn, "show listen_addresses") == ""
         assert str(server.directory) in target.dsn
         assert stat.S_IMODE(server.directory.stat().st_mode) == 0o700
+
+
+def test_a_server_that_listens_on_tcp_wants_a_password_there(
+    made_home: Path, bin_dir: Path | None
+) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as found:
+        port = found.getsockname()[1]
+    with Server(made_home, bin_dir=bin_dir, tcp_port=port).use() as target:
+        tcp = f"host=127.0.0.1 port={port} user=postgres dbname=trunkline"
+        with pytest.raises(psycopg.OperationalError, match="password"):
+            psycopg.connect(tcp)
+        with psycopg.connect(target.dsn, autocommit=True) as connection:
+            connection.execute("alter role postgres password 'secret'")
+        assert ask(f"{tcp} password=secret", "select inet_server_port()") == port
+        with psycopg.connect(target.dsn, autocommit=True) as connection:
+            connection.execute("alter role postgres password null")
 
 
 def test_text_is_utf8_in_the_c_locale(server: Server) -> None:

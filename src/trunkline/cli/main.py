@@ -25,6 +25,7 @@ from trunkline.cli import (
     log_upkeep,
     spark,
     spark_archive,
+    spark_bench,
     spark_replay,
     spark_tube,
     tube,
@@ -55,7 +56,7 @@ for part in (log_append, log_read, log_groups, log_upkeep):
 app.add_typer(tube.app, name="tube")
 tube_run.add_to(tube.app)
 app.add_typer(spark.app, name="spark")
-for part in (spark_archive, spark_tube, spark_replay):
+for part in (spark_archive, spark_tube, spark_replay, spark_bench):
     part.add_to(spark.app)
 
 

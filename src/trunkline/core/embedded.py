@@ -12,8 +12,9 @@ A process that leaves and gets `users.lock` exclusively was the last user and st
 kernel drops the locks of a dead process, so a killed user leaves nothing stale behind: the server
 runs on, and whoever uses it next stops it. Both joining and leaving happen under `start.lock`.
 
-Authentication is trust, but only over a Unix socket in a directory that is closed to others. What
-is run, and as whom, is told in `binaries`.
+Authentication is trust, but only over a Unix socket in a directory that is closed to others; TCP,
+where it is asked for, takes a password, and nobody has one at first. What is run, and as whom, is
+told in `binaries`.
 """
 
 from __future__ import annotations
@@ -59,8 +60,7 @@ DEFAULTS = {
     "jit": "off",
 }
 
-_PORT = 5432  # only a part of the socket's name: nothing listens on TCP
-_SOCKET = f".s.PGSQL.{_PORT}"
+_PORT = 5432  # only a part of the socket's name, unless a server listens on TCP
 _LONGEST_SOCKET = 100  # bytes; Linux takes 107, macOS 103
 _START_SECONDS = 60
 _STOP_SECONDS = 60
@@ -133,7 +133,9 @@ class Server:
         *,
         bin_dir: Path | None = None,
         settings: Mapping[str, str] | None = None,
+        tcp_port: int | None = None,
     ):
+        """``tcp_port``: listen there on loopback as well; who comes that way needs a password."""
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,63}", instance):
             raise BadRequest(
                 f"{instance!r} cannot name an instance.",
@@ -145,11 +147,16 @@ class Server:
         self.directory = self.home / instance
         self._bin_dir = bin_dir
         self._settings = dict(settings or {})
+        self._tcp_port = tcp_port
 
     @property
     def data(self) -> Path:
         """The data directory."""
         return self.directory / "data"
+
+    @property
+    def _socket(self) -> str:
+        return f".s.PGSQL.{self._tcp_port or _PORT}"
 
     @property
     def log(self) -> Path:
@@ -166,7 +173,8 @@ class Server:
         postmaster = postmaster_of(self.data)
         sockets = (postmaster and postmaster.sockets) or self._sockets()
         place = quote(sockets, safe="/")
-        return f"postgresql://{SUPERUSER}@/{quote(database, safe='')}?host={place}&port={_PORT}"
+        port = self._tcp_port or _PORT
+        return f"postgresql://{SUPERUSER}@/{quote(database, safe='')}?host={place}&port={port}"
 
     def log_tail(self, lines: int = 20) -> str:
         """The last lines of the server's log."""
@@ -257,7 +265,7 @@ class Server:
         if sockets != self.directory:
             _make_directory(sockets, account)
             _insist_on_owner(sockets, account)
-        for leftover in (_SOCKET, f"{_SOCKET}.lock"):
+        for leftover in (self._socket, f"{self._socket}.lock"):
             (sockets / leftover).unlink(missing_ok=True)
         self._set_log_aside()
         self._launch(binaries, account)
@@ -292,7 +300,7 @@ class Server:
     def _initialise(self, binaries: Binaries, account: Account | None) -> None:
         fresh = self.directory / "data.new"
         shutil.rmtree(fresh, ignore_errors=True)
-        words = ["--auth-local=trust", "--auth-host=reject", f"--username={SUPERUSER}"]
+        words = ["--auth-local=trust", "--auth-host=scram-sha-256", f"--username={SUPERUSER}"]
         words += ["--encoding=UTF8", "--no-locale", "--no-instructions"]
         done = run([binaries.directory / "initdb", "-D", fresh, *words], account=account)
         if done.returncode != 0:
@@ -313,8 +321,8 @@ class Server:
     def _launch(self, binaries: Binaries, account: Account | None) -> None:
         settings = {
             **self._settings,
-            "listen_addresses": "",
-            "port": str(_PORT),
+            "listen_addresses": "127.0.0.1" if self._tcp_port else "",
+            "port": str(self._tcp_port or _PORT),
             "unix_socket_directories": f'"{self._sockets()}"',
             "unix_socket_permissions": "0700",
         }
@@ -356,7 +364,7 @@ class Server:
         short = f"trunkline-{hashlib.sha256(os.fsencode(self.data)).hexdigest()[:16]}"
         places = [self.directory, Path(tempfile.gettempdir()) / short, Path("/tmp") / short]  # noqa: S108
         for place in places:
-            fits = len(os.fsencode(place / _SOCKET)) <= _LONGEST_SOCKET
+            fits = len(os.fsencode(place / self._socket)) <= _LONGEST_SOCKET
             if fits and "," not in str(place):
                 return str(place)
         return str(places[-1])

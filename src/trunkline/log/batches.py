@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 import re
 import struct
+import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -246,6 +247,20 @@ class DecodedBatch:
         return [None] * self.take if ids is None else [*self._integers("q", ids)]
 
     @property
+    def columns(self) -> tuple[Column, Column | None]:
+        """Values and keys of the whole row."""
+        return self._content.values, self._content.keys
+
+    @property
+    def deltas(self) -> bytes | None:
+        """What is to be added to `base_offset`, of the whole row, where compaction left holes."""
+        return self._content.deltas
+
+    def header_texts(self) -> list[str | None] | None:
+        """Headers as JSON; None where no message of the row has any."""
+        return None if self._content.headers is None else [*map(_header_text, self.headers)]
+
+    @property
     def event_ids_buffer(self) -> bytes | None:
         """The event ids of the whole row as int64, when it has any."""
         return self._content.event_ids
@@ -260,7 +275,7 @@ class DecodedBatch:
             at=content.at,
             keys=arrow.cells(content.keys, *window),
             values=arrow.cells(content.values, *window),
-            headers=None if content.headers is None else [*map(_header_text, self.headers)],
+            headers=self.header_texts(),
         )
 
     def _integers(self, kind: str, column: bytes) -> tuple[int, ...]:
@@ -412,13 +427,18 @@ class _Contexts(threading.local):
 _contexts = _Contexts()
 
 
-class Column(NamedTuple):
-    """Values or keys on their way out, checked; ``bounds`` are the ends as integers."""
+@dataclass(frozen=True)
+class Column:
+    """Values or keys on their way out, checked."""
 
     ends: bytes
     data: bytes
     valid: bytes | None
-    bounds: tuple[int, ...]
+
+    @cached_property
+    def bounds(self) -> tuple[int, ...]:
+        """The ends as integers."""
+        return struct.unpack(f"<{len(self.ends) // 4}i", self.ends)
 
     def cells(self, skip: int, take: int) -> list[bytes | None]:
         """The messages of a window."""
@@ -507,12 +527,20 @@ def _column(
     codec: Codec,
 ) -> Column:
     plain_ends = _plain(*ends, codec, size=4 * (n + 1))
-    bounds = struct.unpack(f"<{n + 1}i", plain_ends)
-    if bounds[0] != 0 or sorted(bounds) != list(bounds):
+    if not _ascend_from_zero(plain_ends):
         raise _damaged(ends[0], "does not ascend from 0")
+    (size,) = struct.unpack_from("<i", plain_ends, 4 * n)
     if valid is not None:
         _check_size(f"validity of {data[0]}", len(valid), (n + 7) // 8)
-    return Column(plain_ends, _plain(*data, codec, size=bounds[-1]), valid, bounds)
+    return Column(plain_ends, _plain(*data, codec, size=size), valid)
+
+
+def _ascend_from_zero(ends: bytes) -> bool:
+    if numpy := sys.modules.get("numpy"):  # with those who use Arrow, and ten times as fast
+        numbers = numpy.frombuffer(ends, "<i4")
+        return bool(numbers[0] == 0 and (numbers[1:] >= numbers[:-1]).all())
+    bounds = struct.unpack(f"<{len(ends) // 4}i", ends)
+    return bounds[0] == 0 and sorted(bounds) == list(bounds)
 
 
 def _plain(name: str, column: bytes | None, codec: Codec, *, size: int | None = None) -> bytes:

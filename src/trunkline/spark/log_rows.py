@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trunkline.core.errors import PositionTrimmed
-from trunkline.log import calls
+from trunkline.log import arrow, calls
 from trunkline.log.archived import ArchivedReader, fetch_blocking
 from trunkline.log.batches import decode
 from trunkline.spark import connection
@@ -15,10 +19,13 @@ from trunkline.spark import connection
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trunkline.log.batches import StoredBatch
+    from trunkline.log.batches import DecodedBatch, StoredBatch
     from trunkline.spark.plan import Range
 
 _FETCH_BYTES = 8 * 2**20
+_BATCH_BYTES = 4 * 2**20  # of values and keys in one record batch for Spark
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _TYPES = {
     "key": pa.binary(),
     "value": pa.binary(),
@@ -65,16 +72,61 @@ def read_range(
 
 
 def _arrow(rows: list[StoredBatch], asked: Range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    table = pa.concat_tables([decode(row).to_arrow() for row in rows])
-    if rows[-1].last_offset > asked.last and rows[-1].deltas is not None:
-        table = table.filter(pa.compute.less_equal(table["offset"], asked.last))
-    n = table.num_rows
-    constants = {
-        "topic": lambda: pa.repeat(pa.scalar(asked.topic), n),
-        "partition": lambda: pa.repeat(pa.scalar(asked.partition, pa.int32()), n),
-    }
-    arrays = [
-        constants[name]() if name in constants else table[name].combine_chunks()
-        for name in schema.names
-    ]
-    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    for group in _groups(rows):
+        made = {name: _array(name, group, asked) for name in schema.names}
+        found = pa.RecordBatch.from_arrays(list(made.values()), schema=schema)
+        if group[-1].last_offset > asked.last and group[-1].deltas is not None:
+            found = found.filter(pc.less_equal(_array("offset", group, asked), asked.last))
+        yield found
+
+
+def _groups(rows: list[StoredBatch]) -> Iterator[list[DecodedBatch]]:
+    """Decoded batches, as many together as make a record batch of a good size."""
+    group: list[DecodedBatch] = []
+    size = 0
+    for row in rows:
+        batch = decode(row)
+        group.append(batch)
+        size += sum(len(column.data) for column in batch.columns if column is not None)
+        if size >= _BATCH_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _array(name: str, group: Sequence[DecodedBatch], asked: Range) -> pa.Array:
+    n = sum(batch.take for batch in group)
+    match name:
+        case "value" | "key":
+            place = ("value", "key").index(name)
+            windows = [(one.columns[place], one.skip, one.take) for one in group]
+            return pa.concat_arrays([arrow.cells(*window) for window in windows])
+        case "offset":
+            return _offsets(group, n)
+        case "timestamp":
+            moments = [(one.at - _EPOCH) // _MICROSECOND for one in group]
+            times = np.repeat(np.array(moments, np.int64), [one.take for one in group])
+            return pa.array(times).view(_TYPES["timestamp"])
+        case "topic":
+            return pa.repeat(pa.scalar(asked.topic), n)
+        case "partition":
+            return pa.repeat(pa.scalar(asked.partition, pa.int32()), n)
+        case _:
+            texts: list[str | None] = []
+            for one in group:
+                texts += one.header_texts() or [None] * one.take
+            return pa.array(texts, pa.string())
+
+
+def _offsets(group: Sequence[DecodedBatch], n: int) -> pa.Array:
+    firsts = [one.base_offset + one.skip for one in group]
+    gapless = all(
+        later == one + batch.take
+        for (one, later), batch in zip(pairwise(firsts), group, strict=False)
+    )
+    if gapless and all(one.deltas is None for one in group):
+        return arrow.offsets(firsts[0], None, 0, n)
+    return pa.concat_arrays(
+        [arrow.offsets(one.base_offset, one.deltas, one.skip, one.take) for one in group]
+    )

@@ -1,0 +1,43 @@
+"""``trunkline spark bench``: reading, writing, streams and syncs, measured."""
+
+from typing import Annotated
+
+import typer
+
+from trunkline.cli import output
+from trunkline.cli.invocation import Invocation, command, flag
+from trunkline.cli.output import Format, say
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the tree."""
+    command(app, example="trunkline spark bench --quick", reads=True)(bench)
+
+
+def bench(
+    invocation: Invocation,
+    quick: Annotated[bool, flag("--quick", help="Under a minute: does it work?")] = False,
+    full: Annotated[bool, flag("--full", help="With curves up to ten million rows.")] = False,
+    only: Annotated[
+        str | None, typer.Option(metavar="CELLS", help="Only these, with commas: read,write.")
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Turns per side; 3 unless told.")
+    ] = None,
+) -> None:
+    """Measure, against Spark's JDBC (TRUNKLINE_JDBC names the driver) in the same run."""
+    from trunkline.log.bench.report import table
+    from trunkline.spark import bench as measuring
+
+    with invocation.session() as session:
+        figures = measuring.run(
+            session.dsn, quick=quick, full=full, only=only, runs=runs, progress=say
+        )
+    if not figures["durable"]:
+        say("fsync or synchronous_commit is off: these figures mean nothing.")
+    if invocation.format is Format.TABLE:
+        output.console().print(table(figures))
+    elif invocation.format is Format.JSON:
+        invocation.print_one(figures)
+    else:
+        invocation.print(figures["cells"])
