@@ -57,7 +57,13 @@ def first_example() -> tuple[str, str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.spark) if page == STARTS_SPARK else page
+        for page in PAGES
+    ],
+)
 def test_the_code_of_a_page_runs_and_prints_what_the_page_says(
     page: str, dsn: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

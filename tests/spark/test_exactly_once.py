@@ -197,6 +197,7 @@ def test_of_two_streams_with_one_app_id_one_writes_each_batch(
     assert written(sink, tl, dsn, tmp_path) == list(range(700))
 
 
+@pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_task_that_is_tried_again_in_another_order_writes_its_rows_once(
     dsn: str, tl: SyncPlatform, session: psycopg.Connection[Any], tmp_path: Path
