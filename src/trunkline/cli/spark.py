@@ -1,6 +1,6 @@
 """``trunkline spark``: the jobs of the data pipeline, each on a Spark session of its own."""
 
-import re
+from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,8 +36,6 @@ Conf = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done.", metavar="")]
 
-_OURS = re.compile(r"^trunkline\.core\.errors\.(?P<name>\w+): (?P<text>.+)$", re.MULTILINE)
-
 
 @contextmanager
 def running(
@@ -47,9 +45,14 @@ def running(
     master: str | None,
     remote: str | None,
     conf: list[str] | None,
+    check: Callable[[str], object] | None = None,
 ) -> "Iterator[tuple[SparkSession, str]]":
-    """A session and the database; what a task says went wrong is said here in one line."""
-    from trunkline.core import errors, migrate
+    """A session and the database; what went wrong in a task is said in one line.
+
+    ``check`` is given the database first: what is wrong is said before Spark starts.
+    """
+    from trunkline.core import migrate
+    from trunkline.spark.jobs.job import plain_failures
     from trunkline.spark.session import run_conf, session
 
     with invocation.target() as target:
@@ -57,15 +60,12 @@ def running(
             migrate.install(target.dsn)
         else:
             migrate.check(target.dsn)
-        spark = session(app_name, master, remote=remote, **run_conf(conf or []))
+        settings = run_conf(conf or [])
+        if check is not None:
+            check(target.dsn)
+        spark = session(app_name, master, remote=remote, **settings)
         try:
-            yield spark, target.dsn
-        except errors.TrunklineError:
-            raise
-        except Exception as error:
-            if (found := _OURS.search(str(error))) is None:
-                raise
-            kind = getattr(errors, found["name"], errors.TrunklineError)
-            raise kind(found["text"]) from error
+            with plain_failures():
+                yield spark, target.dsn
         finally:
             spark.stop()

@@ -47,8 +47,15 @@ def archive(
             )
         invocation.print(rows, nothing=nothing)
         return
+
+    def check(dsn: str) -> None:
+        planned(connection.db(dsn), topics or None, location=location)
+
     with (
-        running(invocation, "archive", master=master, remote=remote, conf=conf) as (spark, dsn),
+        running(invocation, "archive", master=master, remote=remote, conf=conf, check=check) as (
+            spark,
+            dsn,
+        ),
         shown("archive") as progress,
     ):
         done = work(

@@ -47,10 +47,17 @@ def replay(
 ) -> None:
     """Append the messages of a lake, an archive or a topic to a topic."""
     from trunkline.spark.jobs.job import shown
+    from trunkline.spark.jobs.replay import check_names
     from trunkline.spark.jobs.replay import replay as work
 
+    def check(dsn: str) -> None:
+        check_names(dsn, origin, topic)
+
     with (
-        running(invocation, "replay", master=master, remote=remote, conf=conf) as (spark, dsn),
+        running(invocation, "replay", master=master, remote=remote, conf=conf, check=check) as (
+            spark,
+            dsn,
+        ),
         shown("replay") as progress,
     ):
         done = work(

@@ -64,13 +64,21 @@ def sync(
     from trunkline.spark.jobs.job import shown
     from trunkline.spark.jobs.sync import sync as work
     from trunkline.spark.jobs.sync import waiting
+    from trunkline.spark.jobs.targets import pairs
 
     if dry_run:
         with invocation.session() as session:
             invocation.print(waiting(session.dsn, tube), nothing="Nothing waits.")
         return
+
+    def check(dsn: str) -> None:
+        pairs(tube, to, relation=relation, dsn=dsn, target_dsn=target_dsn)
+
     with (
-        running(invocation, "sync", master=master, remote=remote, conf=conf) as (spark, dsn),
+        running(invocation, "sync", master=master, remote=remote, conf=conf, check=check) as (
+            spark,
+            dsn,
+        ),
         shown("sync") as progress,
     ):
         done = work(
@@ -102,13 +110,21 @@ def backfill(
     from trunkline.spark.jobs.backfill import backfill as work
     from trunkline.spark.jobs.backfill import planned
     from trunkline.spark.jobs.job import shown
+    from trunkline.spark.jobs.targets import pairs
 
     if dry_run:
         with invocation.session() as session:
             invocation.print(planned(session.dsn, tube, relation))
         return
+
+    def check(dsn: str) -> None:
+        pairs(tube, to, relation=relation, dsn=dsn, target_dsn=target_dsn)
+
     with (
-        running(invocation, "backfill", master=master, remote=remote, conf=conf) as (spark, dsn),
+        running(invocation, "backfill", master=master, remote=remote, conf=conf, check=check) as (
+            spark,
+            dsn,
+        ),
         shown("backfill") as progress,
     ):
         done = work(
@@ -156,11 +172,20 @@ def audit(
     from trunkline.spark.jobs.audit import audit as work
     from trunkline.spark.jobs.audit_topic import audit_topic
     from trunkline.spark.jobs.job import shown
+    from trunkline.spark.jobs.targets import pairs
 
     if (topic is None) == (tube is None) or (tube is not None and to is None):
         raise BadRequest("audit takes TUBE and --to, or --topic.")
+
+    def check(dsn: str) -> None:
+        if tube is not None and to is not None:
+            pairs(tube, to, relation=relation, dsn=dsn, target_dsn=target_dsn, written=True)
+
     with (
-        running(invocation, "audit", master=master, remote=remote, conf=conf) as (spark, dsn),
+        running(invocation, "audit", master=master, remote=remote, conf=conf, check=check) as (
+            spark,
+            dsn,
+        ),
         shown("audit") as progress,
     ):
         if topic is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from trunkline.core import migrate
 from trunkline.core.db import Db
 from trunkline.core.embedded import resolve
-from trunkline.core.errors import DatabaseError, TrunklineError
+from trunkline.core.errors import DatabaseError, TrunklineError, Unavailable
 from trunkline.core.telemetry import redact
 
 if TYPE_CHECKING:
@@ -80,6 +80,19 @@ def plain_errors() -> Iterator[None]:
         error.message, error.hint = redact(error.message), redact(error.hint)
         raise error.with_traceback(None) from None
     except Exception as error:
+        if _lost_connection(error):
+            raise Unavailable(
+                redact(str(error)).partition("\n")[0], hint="Is the server running?"
+            ) from None
         if not type(error).__module__.startswith(("psycopg", "adbc")):
             raise
         raise DatabaseError(redact(str(error)).strip()) from None
+
+
+def _lost_connection(error: Exception) -> bool:
+    """Whether the Arrow driver lost the server; while rows come it says so as an OSError."""
+    from adbc_driver_manager import AdbcStatusCode, OperationalError
+
+    if isinstance(error, OperationalError):
+        return error.status_code == AdbcStatusCode.IO and not error.sqlstate
+    return isinstance(error, OSError) and "[libpq]" in str(error)

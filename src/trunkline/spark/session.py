@@ -14,7 +14,7 @@ from trunkline.spark.java import find_java
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SOURCES = {
     "trunkline.log": "trunkline.spark.log_source:LogSource",
@@ -94,6 +94,16 @@ def register(spark: SparkSession) -> SparkSession:
         module, _, name = place.partition(":")
         spark.dataSource.register(getattr(import_module(module), name))
     return spark
+
+
+def append(rows: DataFrame, format: str, options: Mapping[str, str]) -> None:  # noqa: A002
+    """Write rows through a sink of ours, from any thread.
+
+    Spark looks a Python format up in the session that is active in the thread, and a new thread has
+    none; to make a frame activates its session.
+    """
+    rows.sparkSession.createDataFrame([], "nothing int")
+    rows.write.format(format).options(**options).mode("append").save()
 
 
 def run_conf(pairs: list[str]) -> dict[str, Any]:

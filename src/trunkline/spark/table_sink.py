@@ -10,7 +10,7 @@ is refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -101,7 +101,7 @@ def table_stream_writer(
 class TableTarget(Target):
     """Rows, staged by tasks and moved by the driver with statements that were planned before."""
 
-    dsn: str
+    dsn: str = field(repr=False)
     name: str
     staged_as: Mapping[str, str]
     """Column of the rows to the type it is copied as."""

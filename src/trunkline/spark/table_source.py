@@ -10,7 +10,7 @@ meanwhile may come twice or not at all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
@@ -111,7 +111,7 @@ class TableSource(DataSource):
 class Read:
     """What is read, from where; carried to tasks, and never printed."""
 
-    dsn: str
+    dsn: str = field(repr=False)
     source: str
     selection: Selection
     min_partitions: int

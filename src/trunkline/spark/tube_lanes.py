@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from trunkline.core.errors import Conflict
+from trunkline.core.lease import default_name
 from trunkline.spark import connection
 from trunkline.spark.jobs.job import owning
 from trunkline.tube import calls
@@ -24,7 +25,9 @@ class Lanes:
         self._db = connection.db(dsn)
         self._tube = tube
         self._held = ExitStack()
-        self._owner = self._held.enter_context(owning(self._db, f"{name} {tube}"))
+        self._owner = self._held.enter_context(
+            owning(self._db, f"{name} {tube} by {default_name()}")
+        )
         try:
             self._shares = {share.lane: share for share in self._join()}
         except BaseException:
@@ -49,7 +52,8 @@ class Lanes:
             }
             raise Conflict(
                 f'tube "{self._tube}" is worked on by {", ".join(sorted(others)) or "others"}.',
-                hint="A tube has one reader: stop the other, or give this one a tube of its own.",
+                hint="A tube has one reader: stop the other, or wait for its lease to run"
+                " out if it died, or give this one a tube of its own.",
             )
         return shares
 

@@ -102,9 +102,9 @@ def attached(dsn: str, tube: str, relation: str) -> Attached:
                    concat_ws(' and ', '(' || l.condition || E'\n)',
                              '(' || l.table_condition || E'\n)'),
                    l.shard !~ '^[0-9]+$'
-              from trunkline.tube_list(to_regclass(%s)) l
+              from trunkline.tube_list() l
               join pg_class c on c.oid = l.relation join pg_namespace n on n.oid = c.relnamespace
-             where l.tube = %s""",
+             where l.relation = to_regclass(%s) and l.tube = %s""",
             [relation, tube],
         ).fetchone()
     if row is None:

@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.errors import Conflict, Invalid
+from trunkline.core.errors import Conflict
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.jobs.job import silent
 from trunkline.spark.jobs.sync import Sync
-from trunkline.spark.jobs.targets import Target, target_of
+from trunkline.spark.jobs.targets import pairs
 from trunkline.tube import calls
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from trunkline.spark.jobs.job import Progress
+    from trunkline.spark.jobs.targets import Target
     from trunkline.spark.tube_rows import Attached
 
 BUCKETS = 1024
@@ -98,22 +99,16 @@ def audit(
     ``patience`` is for changes that are under way, in seconds; where nobody works the tube, the
     audit delivers them itself.
     """
-    if callable(to):
-        raise Invalid("a function cannot be read back: audit delta:PATH or table:NAME.")
     dsn = connection.locate(dsn)
     with connection.plain_errors():
-        names = tube_rows.relations(dsn, tube) if relation is None else [relation]
+        tables = pairs(tube, to, relation=relation, dsn=dsn, target_dsn=target_dsn, written=True)
         found = []
-        for place, name in enumerate(names):
-            table = tube_rows.attached(dsn, tube, name)
-            target = target_of(
-                to, target_dsn or dsn, relation=table.relation, several=len(names) > 1
-            )
-            progress(place, len(names), table.relation)
+        for place, (table, target) in enumerate(tables):
+            progress(place, len(tables), table.relation)
             found.append(
                 _Comparison(spark, tube, table, target, dsn).run(repair=repair, patience=patience)
             )
-        progress(len(names), len(names), "tables")
+        progress(len(tables), len(tables), "tables")
         return found
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
+import time
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from trunkline.core import lease, telemetry
+from trunkline.core import errors, lease, telemetry
 from trunkline.core.calls import Call, scalar
-from trunkline.core.errors import Conflict, LeaseLost, Unavailable
+from trunkline.core.errors import Conflict, LeaseLost, TrunklineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
 logger = telemetry.get_logger(__name__)
 
+_RETRY_EVERY = 1.0  # seconds
+_OURS = re.compile(
+    r"^(?:\S*: )*trunkline\.core\.errors\.(?P<name>\w+): (?P<text>.+)$", re.MULTILINE
+)
 
 Progress = Callable[[int, "int | None", str], None]
 """Told how far a job is (done, total, what): a bar on a terminal, structured lines elsewhere."""
@@ -52,6 +58,20 @@ def shown(title: str) -> Iterator[Progress]:
             bars.update(task, completed=done, total=total, description=f"{title} {what}".strip())
 
         yield bar
+
+
+@contextmanager
+def plain_failures() -> Iterator[None]:
+    """Raise what a task or a source of ours raised, instead of Spark's account of it."""
+    try:
+        yield
+    except TrunklineError:
+        raise
+    except Exception as failure:  # of PySpark, or of the bridge to Java
+        if (found := _OURS.search(str(failure))) is None:
+            raise
+        kind = getattr(errors, found["name"], TrunklineError)
+        raise kind(found["text"]) from failure
 
 
 class Ownership:
@@ -90,16 +110,23 @@ class Ownership:
 def owning(db: Db, name: str) -> Iterator[Ownership]:
     """Hold a lease while a job runs; whatever it took is free when the block ends."""
     process = uuid4()
+    renewed = time.monotonic()
     db.run(lease.renew(process, name))
     ttl = db.run(lease.ttl()).total_seconds()
     held = Ownership(db, process)
     stop = threading.Event()
 
     def keep() -> None:
-        while not stop.wait(ttl / 3):
+        good_until, wait = renewed + ttl, ttl / 3
+        while not stop.wait(wait):
+            begun = time.monotonic()
             try:
                 db.run(lease.renew(process, name))
-            except (Unavailable, LeaseLost):
+                good_until, wait = begun + ttl, ttl / 3
+            except TrunklineError as error:
+                logger.warning("lease not renewed", error=str(error))
+                wait = min(_RETRY_EVERY, ttl / 3)
+            if time.monotonic() > good_until:
                 held.lost = True
                 return
 
@@ -110,4 +137,5 @@ def owning(db: Db, name: str) -> Iterator[Ownership]:
     finally:
         stop.set()
         thread.join()
-        db.run(lease.end(process))
+        with suppress(TrunklineError):  # without a goodbye the lease runs out by itself
+            db.run(lease.end(process))

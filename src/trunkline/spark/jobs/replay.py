@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core.errors import Invalid
+from trunkline.log import calls
 from trunkline.spark import connection
 from trunkline.spark.jobs.job import silent
 from trunkline.spark.jobs.targets import DeltaTable
+from trunkline.spark.session import append
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,17 +68,29 @@ def replay(
             options: dict[str, Any] = {"dsn": dsn, "topic": topic}
             if app_id is not None:
                 options["appId"] = app_id
-            ordered.write.format("trunkline.log").options(**options).mode("append").save()
+            append(ordered, "trunkline.log", options)
         progress(messages, messages, f"{origin} to {topic}")
         return Replayed(origin, topic, messages)
+
+
+def check_names(dsn: str, origin: str, topic: str) -> None:
+    """Refuse an origin that makes no sense, and topics that are not there; needs no Spark."""
+    kind, place = _kind_and_place(origin)
+    topics = [topic, place] if kind == "topic" else [topic]
+    connection.db(dsn).run(calls.ends(topics))
+
+
+def _kind_and_place(origin: str) -> tuple[str, str]:
+    kind, _, place = origin.partition(":")
+    if not place or kind not in ("topic", "delta", "parquet"):
+        raise Invalid(f'an origin is topic:NAME, delta:PATH or parquet:PATH, got "{origin}".')
+    return kind, place
 
 
 def _origin(
     spark: SparkSession, origin: str, dsn: str, since: str | None, until: str | None
 ) -> DataFrame:
-    kind, separator, place = origin.partition(":")
-    if not separator or not place:
-        raise Invalid(f'an origin is topic:NAME, delta:PATH or parquet:PATH, got "{origin}".')
+    kind, place = _kind_and_place(origin)
     if kind == "topic":
         options = {"dsn": dsn, "subscribe": place, "includeHeaders": "true"}
         if since:
@@ -88,10 +102,8 @@ def _origin(
         rows = DeltaTable(place).read(spark)
         if rows is None:
             raise Invalid(f"there is no Delta table with rows in {place}.")
-    elif kind == "parquet":
-        rows = spark.read.parquet(place)
     else:
-        raise Invalid(f'an origin is topic:NAME, delta:PATH or parquet:PATH, got "{origin}".')
+        rows = spark.read.parquet(place)
     for bound, sign in ((since, ">="), (until, "<")):
         if bound is not None:
             rows = rows.where(f"timestamp {sign} timestamp '{bound}'")

@@ -2,7 +2,8 @@
 
 A round reads what waits in every lane, as ranges of positions; Spark reads the rows behind the keys
 (one query per task), the target takes them in one commit, and only then the ranges are
-acknowledged. What is written is the state of a row and not a change to it, so a round that is done
+acknowledged. While the server is away a round is tried again, as long as the lease lasts. What is
+written is the state of a row and not a change to it, so a round that is done
 again after a crash changes nothing; rounds are numbered in the ledger of the target, so a driver
 that was held up and lost its lanes cannot write over its successor. After a backfill or TRUNCATE,
 rows that are only downstream are removed.
@@ -17,11 +18,13 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core import telemetry
+from trunkline.core.backoff import Backoff
 from trunkline.core.db import translated
-from trunkline.spark import connection, tube_rows
+from trunkline.core.errors import Unavailable
+from trunkline.spark import connection
 from trunkline.spark.arrivals import Arrivals
-from trunkline.spark.jobs.job import silent
-from trunkline.spark.jobs.targets import Target, target_of
+from trunkline.spark.jobs.job import plain_failures, silent
+from trunkline.spark.jobs.targets import pairs
 from trunkline.spark.tube_lanes import Lanes
 from trunkline.spark.tube_rows import DELETED, Span
 from trunkline.tube import calls
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 
     from trunkline.core.db import Db
     from trunkline.spark.jobs.job import Progress
-    from trunkline.spark.jobs.targets import Function
+    from trunkline.spark.jobs.targets import Function, Target
     from trunkline.spark.tube_rows import Attached
 
 logger = telemetry.get_logger(__name__)
@@ -133,16 +136,11 @@ class Sync:
         self._dsn = dsn
         self._db: Db = connection.db(dsn)
         self._tasks = parallelism or _cores(spark)
-        known = tube_rows.relations(dsn, tube)
-        chosen = known if relation is None else [tube_rows.attached(dsn, tube, relation).relation]
         self._tables: dict[str, Attached] = {}
         self._targets: dict[str, Target] = {}
-        for name in chosen:
-            table = tube_rows.attached(dsn, tube, name)
-            self._tables[table.relation] = table
-            self._targets[table.relation] = target_of(
-                to, target_dsn or dsn, relation=table.relation, several=len(chosen) > 1
-            )
+        found = pairs(tube, to, relation=relation, dsn=dsn, target_dsn=target_dsn)
+        for table, target in found:
+            self._tables[table.relation], self._targets[table.relation] = table, target
         self._done = Synced()
         self._lanes = Lanes(dsn, tube, name="spark sync")
         self._arrivals = Arrivals(dsn, ["tube:"])
@@ -155,21 +153,34 @@ class Sync:
     def run(self, *, once: bool, progress: Progress, stop: threading.Event) -> Synced:
         """Do rounds until told to stop, or until what was there at the start is done."""
         final = self._head() if once else None
+        waits = Backoff(longest=2.0)
         while not stop.is_set():
-            head = self._head() if final is None else final
-            work = self._look(head)
-            if work.keys or work.collect:
-                self._round(work)
-                self._done.rounds += 1
-                self._done.keys += sum(work.keys.values())
-                progress(self._done.keys, None, f"{self._tube} to {self._names()}")
-            self._lanes.acknowledge_each(work.marks, worked=bool(work.keys or work.collect))
-            caught_up = all(mark >= head for mark in work.marks.values())
-            if final is not None and caught_up:
+            try:
+                with plain_failures():
+                    caught_up = self._step(final, progress)
+            except Unavailable as error:
+                self._lanes.check()
+                logger.warning("the server is away", tube=self._tube, error=str(error))
+                stop.wait(waits.next())
+                continue
+            waits = Backoff(longest=2.0)
+            if caught_up and final is not None:
                 break
             if caught_up:
                 self._arrivals.wait(_PATIENCE)
         return self._done
+
+    def _step(self, final: int | None, progress: Progress) -> bool:
+        """One round, if something waits; whether everything up to ``final`` (or now) is done."""
+        head = self._head() if final is None else final
+        work = self._look(head)
+        if work.keys or work.collect:
+            self._round(work)
+            self._done.rounds += 1
+            self._done.keys += sum(work.keys.values())
+            progress(self._done.keys, None, f"{self._tube} to {self._names()}")
+        self._lanes.acknowledge_each(work.marks, worked=bool(work.keys or work.collect))
+        return all(mark >= head for mark in work.marks.values())
 
     def _names(self) -> str:
         return ", ".join(target.name for target in self._targets.values())

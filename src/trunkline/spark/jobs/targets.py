@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.errors import Invalid
-from trunkline.spark import calls, connection, ledger
+from trunkline.core.db import translated
+from trunkline.core.errors import Invalid, NotFound
+from trunkline.spark import calls, connection, ledger, tube_rows
+from trunkline.spark.columns import relation_name
+from trunkline.spark.session import append
 from trunkline.spark.tube_rows import DELETED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from trunkline.spark.tube_rows import Attached
 
 Function = Callable[["DataFrame", int], None]
 
@@ -34,6 +39,11 @@ class Target(ABC):
         """The number of an application's next batch: one more than the last that took effect."""
 
     @abstractmethod
+    def find(self, *, written: bool = False) -> None:
+        """`NotFound` when it is not there; what the first write makes need not be, unless it
+        must have been ``written`` to before."""
+
+    @abstractmethod
     def read(self, spark: SparkSession) -> DataFrame | None:
         """All rows that are there; None when there is no table yet."""
 
@@ -50,7 +60,7 @@ class DeltaTable(Target):
 
     def write(self, rows: DataFrame, keys: Sequence[str], app: str, batch: int) -> None:
         options = {"path": self.path, **_common(keys, app, batch)}
-        rows.write.format("trunkline.delta").options(**options).mode("append").save()
+        append(rows, "trunkline.delta", options)
 
     def next_batch(self, app: str) -> int:
         from deltalake import DeltaTable as Stored
@@ -59,6 +69,15 @@ class DeltaTable(Target):
             return 0
         last = Stored(self.path).transaction_version(app)
         return 0 if last is None else last + 1
+
+    def find(self, *, written: bool = False) -> None:
+        from deltalake import DeltaTable as Stored
+
+        if written and not Stored.is_deltatable(self.path):
+            raise NotFound(
+                f"there is no Delta table in {self.path}.",
+                hint="Is the path right? If nothing was written yet: trunkline spark backfill",
+            )
 
     def read(self, spark: SparkSession) -> DataFrame | None:
         from deltalake import DeltaTable as Stored
@@ -76,7 +95,7 @@ class PostgresTable(Target):
     """A table of this or another Postgres, which is there already, with a key."""
 
     table: str
-    dsn: str
+    dsn: str = field(repr=False)
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -84,10 +103,14 @@ class PostgresTable(Target):
 
     def write(self, rows: DataFrame, keys: Sequence[str], app: str, batch: int) -> None:
         options = {"dbtable": self.table, "dsn": self.dsn, **_common(keys, app, batch)}
-        rows.write.format("trunkline.table").options(**options).mode("append").save()
+        append(rows, "trunkline.table", options)
 
     def next_batch(self, app: str) -> int:
         return connection.db(self.dsn).run(calls.next_batch(app))
+
+    def find(self, *, written: bool = False) -> None:
+        with translated(), connection.db(self.dsn).connection() as asked:
+            relation_name(asked, self.table)
 
     def read(self, spark: SparkSession) -> DataFrame | None:
         options = {"dbtable": self.table, "dsn": self.dsn}
@@ -99,7 +122,7 @@ class Applied(Target):
     """A function that is given the rows of each batch, as ``foreachBatch`` gives them."""
 
     function: Function
-    dsn: str
+    dsn: str = field(repr=False)
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -114,8 +137,33 @@ class Applied(Target):
     def next_batch(self, app: str) -> int:
         return connection.db(self.dsn).run(calls.next_batch(app))
 
+    def find(self, *, written: bool = False) -> None:
+        if written:
+            raise Invalid("a function cannot be read back: audit delta:PATH or table:NAME.")
+
     def read(self, spark: SparkSession) -> DataFrame | None:
         return None
+
+
+def pairs(
+    tube: str,
+    to: str | Function | Target,
+    *,
+    relation: str | None,
+    dsn: str,
+    target_dsn: str | None,
+    written: bool = False,
+) -> list[tuple[Attached, Target]]:
+    """The tables of a tube (or one) and where each goes; all of it is there, or `NotFound`."""
+    names = tube_rows.relations(dsn, tube) if relation is None else [relation]
+    place = dsn if target_dsn is None else connection.locate(target_dsn)
+    found = []
+    for name in names:
+        table = tube_rows.attached(dsn, tube, name)
+        target = target_of(to, place, relation=table.relation, several=len(names) > 1)
+        target.find(written=written)
+        found.append((table, target))
+    return found
 
 
 def target_of(to: str | Function | Target, dsn: str, *, relation: str, several: bool) -> Target:

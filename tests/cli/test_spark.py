@@ -1,0 +1,80 @@
+"""``trunkline spark``: what cannot work is said in a line or two, before Spark is started."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import psycopg
+    from tests.cli.conftest import Cli
+
+PASSWORD = "s3cr3t"
+NOWHERE = f"postgresql://postgres:{PASSWORD}@127.0.0.1:1/postgres"
+SETUP = """
+create schema app;
+create table app.orders (id bigint primary key, amount numeric);
+create table app.copy (like app.orders including all);
+select trunkline.tube_ensure('lake', 2);
+select trunkline.tube_attach('lake', 'app.orders');
+"""
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def started(*_words: Any, **_conf: Any) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", started)
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("sync sea --to table:app.copy", 3, 'there is no tube "sea"'),
+        ("sync lake --to csv:copy", 2, 'delta:PATH or table:NAME, got "csv:copy"'),
+        ("sync lake --to table:app.none", 3, 'there is no table or view "app.none"'),
+        ("sync lake --to table:app.copy --relation app.none", 3, "is not attached to tube"),
+        ("sync lake --to table:app.copy --conf memory=1", 2, "spark.name=value"),
+        ("sync lake --to table:app.copy --dsn {nowhere}", 1, "Connection refused"),
+        ("sync lake --to table:app.copy --target-dsn {nowhere}", 1, "Connection refused"),
+        ("backfill sea --to table:app.copy", 3, 'there is no tube "sea"'),
+        ("audit lake --to delta:{folder}/none", 3, "there is no Delta table in"),
+        ("audit lake", 2, "TUBE and --to"),
+        ("replay csv:x events", 2, "topic:NAME, delta:PATH or parquet:PATH"),
+        ("replay topic:none events", 3, "there is no topic"),
+        ("archive none --location {folder}", 3, 'there is no topic "none"'),
+    ],
+)
+def test_a_job_that_cannot_work_says_so_before_spark_starts(
+    cli: Cli,
+    sql: psycopg.Connection[Any],
+    tmp_path: Path,
+    words: str,
+    code: int,
+    message: str,
+) -> None:
+    sql.execute(SETUP)
+    done = cli("spark", *words.format(folder=tmp_path, nowhere=NOWHERE).split())
+    said = done.out + done.err
+    assert (done.code, message in said) == (code, True), said
+    assert len(said.splitlines()) < 6, said
+    assert "Traceback" not in said
+    assert PASSWORD not in said
+
+
+def test_without_java_a_job_says_how_to_get_it(
+    cli: Cli, sql: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql.execute(SETUP)
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    done = cli("spark", "sync", "lake", "--to", "table:app.copy")
+    assert done.code == 1
+    assert "JAVA_HOME is /nowhere, but there is no Java." in done.err
+    assert "apt-get install" in done.err
+    assert len(done.err.splitlines()) < 6
