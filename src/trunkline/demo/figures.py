@@ -24,6 +24,11 @@ class Amount:
         messages = None if self.messages is None else self.messages // 4
         return Amount(self.per_second // 4, self.seconds, messages)
 
+    def half(self) -> Amount:
+        """Half of it, as fast as all of it."""
+        messages = None if self.messages is None else self.messages // 2
+        return Amount(self.per_second, self.seconds / 2, messages)
+
     def divided(self, shares: int) -> Amount:
         """An equal share of it."""
         messages = None if self.messages is None else self.messages // shares
@@ -44,6 +49,7 @@ class Figures:
     lag: dict[str, int] = field(default_factory=dict)
     members: int = 0
     orders: int = 0
+    last_order: int = 0
     synced: int = 0
 
 

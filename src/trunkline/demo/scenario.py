@@ -93,16 +93,21 @@ class Demo:
             writing = self._start_writers(tasks, stop)
             shop = tasks.create_task(
                 write_orders(
-                    self._platform, self._schema, self._amount.of_orders(), self.figures, stop
+                    self._platform,
+                    self._schema,
+                    self._amount.of_orders(),
+                    self.figures,
+                    stop,
+                    halfway=self._spark_joined if spark else _at_once,
                 )
             )
             await self._until(lambda: self._well_begun(stop), "page views are written")
             orphaned = await self._kill(victim)
             taken = await self._take_over(orphaned)
             await asyncio.wait(writing)
-            await shop
             self._say(f"{self.figures.written:,} page views are written")
             await self._until(self._drained, "every group is done")
+            await shop
             if spark:
                 await self._audit()
         finally:
@@ -136,12 +141,15 @@ class Demo:
             return False
         return True
 
-    async def _audit(self) -> None:
+    async def _spark_joined(self) -> None:
+        """Half of the orders are written before Spark is up, the others while it follows."""
         if not self._lake.up.is_set():
-            self._say("waiting for Spark")
+            self._say("half of the orders are written; the others wait for Spark")
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 await self._lake.up.wait()
+
+    async def _audit(self) -> None:
         await self._lake.finish()
         if self._lake.report is not None:
             self._say(f"audit of the lake: {self._lake.report['verdict']}")
@@ -311,6 +319,10 @@ class Demo:
             Proof("mailed", figures.written - figures.broken, len(figures.mailed)),
             Proof("dead letters", figures.broken, await self._count_dead()),
         ]
+
+
+async def _at_once() -> None:
+    """Nobody is waited for."""
 
 
 def _listed(partitions: Iterable[int]) -> str:

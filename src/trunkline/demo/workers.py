@@ -14,6 +14,8 @@ from psycopg import sql
 from trunkline.core.errors import LeaseLost
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from trunkline.demo.figures import Amount, Figures
     from trunkline.log.consumer import Batch, Consumer
     from trunkline.log.models import Message
@@ -35,23 +37,41 @@ _BROKEN_EVERY = 2_000  # page views: one of so many cannot be handled
 
 
 async def write_orders(
+    platform: Platform,
+    schema: str,
+    amount: Amount,
+    figures: Figures,
+    stop: asyncio.Event,
+    *,
+    halfway: Callable[[], Awaitable[None]],
+) -> None:
+    """A shop that knows nothing of tubes: it inserts, pays and cancels orders in plain SQL.
+
+    ``halfway`` is waited for in between, so that whoever follows sees the rest as it happens.
+    """
+    for _ in range(2):
+        await _write_half(platform, schema, amount.half(), figures, stop)
+        await halfway()
+
+
+async def _write_half(
     platform: Platform, schema: str, amount: Amount, figures: Figures, stop: asyncio.Event
 ) -> None:
-    """A shop that knows nothing of tubes: it inserts, pays and cancels orders in plain SQL."""
     loop = asyncio.get_running_loop()
     table = sql.Identifier(schema, "orders")
     began = loop.time()
-    first = 1
-    while not stop.is_set() and not _enough(amount, first - 1, loop.time() - began):
-        last = first + _ORDERS_AT_ONCE - 1
+    written = 0
+    while not stop.is_set() and not _enough(amount, written, loop.time() - began):
+        first, last = figures.last_order + 1, figures.last_order + _ORDERS_AT_ONCE
         async with platform.transaction() as connection:
             for statement in _ORDER_STEPS:
                 done = await connection.execute(
                     sql.SQL(statement).format(table), {"first": first, "last": last}
                 )
                 figures.orders += done.rowcount
-        first = last + 1
-        await asyncio.sleep(max(0.0, began + first / amount.per_second - loop.time()))
+        figures.last_order = last
+        written += _ORDERS_AT_ONCE
+        await asyncio.sleep(max(0.0, began + written / amount.per_second - loop.time()))
 
 
 async def write_views(
