@@ -7,13 +7,14 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 from psycopg.conninfo import make_conninfo
 from pyspark.sql import types as t
 from pyspark.sql.types import StructField, StructType
 from tests.fixtures.asking import ask
 
-from trunkline.core.errors import Invalid, TrunklineError
+from trunkline.core.errors import Invalid, PositionTrimmed, TrunklineError
 from trunkline.spark.table_sink import table_stream_writer, table_writer
 
 if TYPE_CHECKING:
@@ -222,6 +223,33 @@ def test_a_stream_numbers_its_batches_itself(dsn: str, session: Session) -> None
     options = {"dsn": dsn, "dbtable": "orders", "batchId": "7", "appId": "x"}
     with pytest.raises(Invalid, match="batchId is for batch writes"):
         table_stream_writer(options, schema(id=t.IntegerType()), overwrite=False)
+
+
+@pytest.mark.parametrize("lost", ["truncate", "drop table"])
+def test_rows_that_a_task_staged_and_that_left_since_are_missed(
+    dsn: str, session: Session, lost: str
+) -> None:
+    columns = schema(id=t.LongType())
+    sink = table_writer({"dsn": dsn, "dbtable": "orders"}, columns, overwrite=False)
+    first, second = (sink.write(iter([pa.record_batch({"id": [n]})])) for n in (1, 2))
+    session.execute(f"{lost} trunkline.spark_staging_{second.number}".encode())
+    with pytest.raises(PositionTrimmed, match="a task staged 1 rows, 0 are there"):
+        sink.commit([first, second])
+    assert rows(session) == []
+
+
+def test_rows_that_a_trigger_leaves_out_are_not_missed(dsn: str, session: Session) -> None:
+    session.execute(
+        "create function even() returns trigger language plpgsql as"
+        " $$ begin return case when new.id % 2 = 0 then new end; end $$"
+    )
+    session.execute(
+        "create trigger even before insert on orders for each row execute function even()"
+    )
+    columns = schema(id=t.LongType())
+    sink = table_writer({"dsn": dsn, "dbtable": "orders"}, columns, overwrite=False)
+    sink.commit([sink.write(iter([pa.record_batch({"id": [1, 2, 3]})]))])
+    assert rows(session, "select id from orders") == [(2,)]
 
 
 def test_a_refusal_reaches_the_user_of_spark_in_one_sentence(

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 FILE_BYTES = 256 << 20  # of Arrow memory; about a quarter of it on disk
+_GROUP_BYTES = 16 << 20  # of Arrow memory, in one row group
+_HELD_BYTES = 4 * _GROUP_BYTES  # that a task holds back at most, over all its files
 _LONGEST_TEXT = 32  # characters of a text in statistics
 _MOST_COLUMNS = 32  # that have statistics
 _HIGHEST = "\U0010ffff"
@@ -60,8 +62,13 @@ def write_files(
                     named = dict(zip(partition_columns, map(_text, values), strict=True))
                     writers[values] = _Writer(files, folder, rows.schema, named)
                 writers[values].add(rows)
+                if writers[values].waiting >= _GROUP_BYTES:
+                    writers[values].flush()
                 if writers[values].bytes >= FILE_BYTES:
                     done.append(writers.pop(values).close())
+            if sum(writer.waiting for writer in writers.values()) >= _HELD_BYTES:
+                for writer in writers.values():
+                    writer.flush()
         done += [writer.close() for writer in writers.values()]
         writers.clear()
     finally:
@@ -77,6 +84,8 @@ class _Writer:
         self, files: FileSystem, folder: str, schema: pa.Schema, partition: dict[str, str | None]
     ):
         self.bytes = 0
+        self.waiting = 0
+        self._group: list[pa.RecordBatch] = []
         self._files = files
         self._path = f"{folder}part-{uuid4()}.zstd.parquet"
         self._partition = partition
@@ -84,11 +93,21 @@ class _Writer:
         self._writer = pq.ParquetWriter(self._path, schema, filesystem=files, compression="zstd")
 
     def add(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch)
+        self._group.append(batch)
         self._stats.add(batch)
+        self.waiting += batch.nbytes
         self.bytes += batch.nbytes
 
+    def flush(self) -> None:
+        """Write what waits as one row group."""
+        if self._group:
+            group = pa.Table.from_batches(self._group)
+            self._writer.write_table(group, row_group_size=group.num_rows)
+        self._group.clear()
+        self.waiting = 0
+
     def close(self) -> File:
+        self.flush()
         self._writer.close()
         return File(
             self._path,

@@ -6,6 +6,7 @@ never mixed with the one that counts; what is left over is dropped by ``maintain
 
 from __future__ import annotations
 
+import atexit
 import os
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -163,6 +164,7 @@ def _adbc(dsn: str) -> Any:
         known = None
     if known is None:
         known = _connections[place] = adbc(dsn)
+        atexit.register(known.close)
     return known
 
 

@@ -185,9 +185,7 @@ class TableTarget(Target):
             connection.execute(sql.SQL("truncate {}").format(sql.SQL(self.name)))
         if not self.keys:
             for message in staged:
-                _check_count(connection, message)
-                for statement in self._statements(table(message.number or 0)):
-                    connection.execute(statement)
+                self._append(connection, message)
             return
         if not staged:
             return
@@ -201,6 +199,18 @@ class TableTarget(Target):
         self._check_keys(connection, rows)
         for statement in self._statements(rows):
             connection.execute(statement)
+
+    def _append(self, connection: psycopg.Connection[Any], message: Staged) -> None:
+        """Move the rows of one task; only where not all arrived (a trigger may do that) count."""
+        for statement in self._statements(table(message.number or 0)):
+            try:
+                moved = connection.execute(statement).rowcount
+            except psycopg.errors.UndefinedTable as error:
+                if f"spark_staging_{message.number}" not in str(error):
+                    raise  # a trigger's
+                raise _lost(message, 0) from None
+            if moved != message.rows:
+                _check_count(connection, message)
 
     def _check_keys(self, connection: psycopg.Connection[Any], rows: sql.Composable) -> None:
         """Refuse keys that are null, or that come twice without an order."""
@@ -309,11 +319,15 @@ def _check_count(connection: psycopg.Connection[Any], message: Staged) -> None:
     except psycopg.Error as error:
         raise from_database(error) from error
     if found != message.rows:
-        raise PositionTrimmed(
-            f"a task staged {message.rows} rows, {found} are there.",
-            hint="The server was restarted meanwhile, or the staging table was dropped by"
-            " maintenance. Run it again: nothing was written.",
-        )
+        raise _lost(message, found)
+
+
+def _lost(message: Staged, found: int) -> PositionTrimmed:
+    return PositionTrimmed(
+        f"a task staged {message.rows} rows, {found} are there.",
+        hint="The server was restarted meanwhile, or the staging table was dropped by"
+        " maintenance. Run it again: nothing was written.",
+    )
 
 
 def _declared(present: list[Column]) -> str:

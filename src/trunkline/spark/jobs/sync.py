@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 logger = telemetry.get_logger(__name__)
 
 _ROUND_KEYS = 400_000  # keys that one round takes at most: what tasks and a merge hold
+_ENTRY_KEYS = 250  # that an entry of a large statement has
 _PATIENCE = 0.5  # seconds that an idle sync waits for a wake-up
 _OUTLINE = """
 select e.up_to, e.relation, e.control, cardinality(e.keys)
@@ -192,15 +193,18 @@ class Sync:
     def _look(self, head: int) -> Round:
         """What the next round is about: so many entries that its keys stay within bounds."""
         work = Round()
-        marks = self._lanes.marks()
-        most = max(100, _ROUND_KEYS // 250 // len(marks))
-        for (lane, priority), up_to in marks.items():
+        # Backfill first: mostly nothing waits there, and what one leaves of its share others get.
+        marks = sorted(self._lanes.marks().items(), key=lambda mark: -mark[0][1])
+        left = _ROUND_KEYS // _ENTRY_KEYS
+        for place, ((lane, priority), up_to) in enumerate(marks):
+            most = max(100, left // (len(marks) - place))
             work.marks[lane, priority] = up_to
             if up_to >= head:
                 continue
             entries = self._outline(lane, priority, up_to + 1, head, most)
             last = entries[-1][0] if len(entries) == most else head
             work.marks[lane, priority] = last
+            left -= len(entries)
             if entries:
                 work.spans.append(Span(lane, priority, up_to + 1, last))
             for _, relation, control, keys in entries:
