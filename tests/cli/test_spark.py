@@ -21,6 +21,9 @@ create table app.orders (id bigint primary key, amount numeric);
 create table app.copy (like app.orders including all);
 select trunkline.tube_ensure('lake', 2);
 select trunkline.tube_attach('lake', 'app.orders');
+select trunkline.tube_ensure('two', 1);
+select trunkline.tube_attach('two', 'app.orders');
+select trunkline.tube_attach('two', 'app.copy');
 """
 
 
@@ -44,6 +47,8 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ("sync lake --to table:app.copy --dsn {nowhere}", 1, "Connection refused"),
         ("sync lake --to table:app.copy --target-dsn {nowhere}", 1, "Connection refused"),
         ("backfill sea --to table:app.copy", 3, 'there is no tube "sea"'),
+        ("backfill lake --to table:app.copy --relation app.none", 3, "is not attached to tube"),
+        ("backfill two --to table:app.copy --relation app.orders", 2, "has several tables"),
         ("audit lake --to delta:{folder}/none", 3, "there is no Delta table in"),
         ("audit lake", 2, "TUBE and --to"),
         ("replay csv:x events", 2, "topic:NAME, delta:PATH or parquet:PATH"),

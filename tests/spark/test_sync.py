@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -10,6 +12,7 @@ import pytest
 import trunkline
 from trunkline.core.errors import Conflict, Invalid, NotFound
 from trunkline.spark import audit, backfill, sync
+from trunkline.testing import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,6 +88,23 @@ def test_a_backfill_brings_rows_from_before_and_removes_what_is_gone(
     assert done.collected >= 1
     assert table(dsn, "app.copy") == table(dsn, "app.orders")
     assert all(row.status == "done" for row in tl.tube.backfill_status("lake"))
+
+
+def test_a_backfill_beside_a_running_sync_leaves_the_work_to_it_and_waits(
+    spark: SparkSession, dsn: str, tl: SyncPlatform
+) -> None:
+    assert tl
+    run(dsn, "set session_replication_role = replica;" + FILL.format(first=1, last=500))
+    stop = Event()
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(sync, spark, "lake", "table:app.copy", dsn=dsn, stop=stop)
+        try:
+            wait_until(lambda: any(row.process for row in tl.tube.stats("lake")), 60)
+            assert backfill(spark, "lake", "table:app.copy", dsn=dsn).rounds == 0
+            assert table(dsn, "app.copy") == table(dsn, "app.orders")
+        finally:
+            stop.set()
+        assert running.result(60).rounds >= 1
 
 
 def test_rows_that_do_not_meet_the_condition_are_not_downstream(

@@ -111,6 +111,7 @@ def backfill(
     from trunkline.spark.jobs.backfill import planned
     from trunkline.spark.jobs.job import shown
     from trunkline.spark.jobs.targets import pairs
+    from trunkline.spark.tube_rows import attached
 
     if dry_run:
         with invocation.session() as session:
@@ -118,7 +119,9 @@ def backfill(
         return
 
     def check(dsn: str) -> None:
-        pairs(tube, to, relation=relation, dsn=dsn, target_dsn=target_dsn)
+        pairs(tube, to, relation=None, dsn=dsn, target_dsn=target_dsn)
+        if relation is not None:
+            attached(dsn, tube, relation)
 
     with (
         running(invocation, "backfill", master=master, remote=remote, conf=conf, check=check) as (

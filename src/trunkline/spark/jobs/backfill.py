@@ -16,6 +16,7 @@ from trunkline.core.errors import Conflict
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.jobs.job import silent
 from trunkline.spark.jobs.sync import Sync, Synced
+from trunkline.spark.jobs.targets import pairs
 from trunkline.tube import calls
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _STEPS = 40  # chunks between two rounds
 _CHUNK = 10_000
 _PAUSE = 0.1
+_QUIET = 2  # looks in a row: a tick of somebody else may be numbering the last entries
 
 
 def backfill(
@@ -50,6 +52,7 @@ def backfill(
     halt = stop or threading.Event()
     with connection.plain_errors():
         db = connection.db(dsn)
+        pairs(tube, to, relation=None, dsn=dsn, target_dsn=target_dsn)
         name = None if relation is None else tube_rows.attached(dsn, tube, relation).relation
         db.run(calls.backfill_schedule(tube, relation=name, chunk=_CHUNK))
         try:
@@ -102,14 +105,14 @@ def _emit(dsn: str, tube: str) -> None:
 def _watch(dsn: str, tube: str, progress: Progress, halt: threading.Event) -> Synced:
     """Somebody else works the tube: emit the chunks, and wait until they are delivered."""
     db = connection.db(dsn)
-    done = Synced()
-    while not halt.is_set():
+    done, quiet = Synced(), 0
+    while not halt.is_set() and quiet < _QUIET:
         _emit(dsn, tube)
         rows = _active(dsn, tube)
         _tell(progress, rows, done)
-        stats = db.run(calls.stats(tube))
-        if not rows and not any(row.backfill_entries for row in stats):
-            break
+        db.run(calls.tick())
+        waits = any(row.backfill_entries for row in db.run(calls.stats(tube)))
+        quiet = 0 if rows or waits else quiet + 1
         halt.wait(_PAUSE)
     return done
 
