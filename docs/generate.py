@@ -33,7 +33,7 @@ from trunkline.core.calls import AsyncFace
 from trunkline.log import assigned, client, consumer, models, producer
 from trunkline.spark import (
     delta_sink,
-    iceberg,
+    iceberg_sink,
     log_sink,
     log_source,
     table_sink,
@@ -137,7 +137,7 @@ FORMATS: dict[str, dict[str, type[Options]]] = {
     },
     "trunkline.tube": {"read": tube_source.TubeOptions},
     "trunkline.delta": {"write": delta_sink.DeltaSinkOptions},
-    "trunkline.iceberg": {"write": iceberg.IcebergSinkOptions},
+    "trunkline.iceberg": {"write": iceberg_sink.IcebergSinkOptions},
 }
 CALLED = {
     "read": {"reader": "spark.read", "streamReader": "spark.readStream"},

@@ -1,5 +1,5 @@
 """Found by Spark by its name: makes the format ``trunkline.iceberg`` known."""
 
-from trunkline.spark.iceberg import IcebergSource as DefaultSource
+from trunkline.spark.iceberg_sink import IcebergSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -13,7 +13,6 @@ from pyspark.sql.types import BooleanType, StructType
 
 from trunkline.core.errors import Invalid
 from trunkline.spark.connection import plain_errors
-from trunkline.spark.delta import DeltaTarget, partition_columns
 from trunkline.spark.options import Words  # noqa: TC001 - pydantic reads it
 from trunkline.spark.sink import BatchSink, SinkOptions, StreamSink, Target
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Self
 
-    from trunkline.spark.delta import Mode
+    from trunkline.spark.delta import DeltaTarget, Mode
     from trunkline.spark.ledger import Batch
     from trunkline.spark.parquet_files import File
 
@@ -107,6 +106,8 @@ class DeltaSinkTarget(Target):
 def _target(options: DeltaSinkOptions, schema: StructType, *, overwrite: bool) -> DeltaSinkTarget:
     if overwrite and options.keys:
         raise Invalid("to overwrite a table and to upsert by keys contradict each other.")
+    from trunkline.spark.delta import DeltaTarget, partition_columns  # slow to import
+
     _check_columns(options, schema)
     rows = nullable(to_arrow_schema(schema, timezone="UTC"))
     partitioned = options.partition_columns or partition_columns(options.path)

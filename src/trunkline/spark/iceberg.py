@@ -1,4 +1,4 @@
-"""The sink ``trunkline.iceberg``: appends to Iceberg tables; the catalogue is in the same Postgres.
+"""Iceberg tables as targets of a sink: the catalogue is in the same Postgres.
 
 Tasks write Parquet; the driver adds the files in one snapshot. The snapshot carries the application
 and the number of its batch, and the ledger has them too: the ledger's row is inserted first, held
@@ -20,10 +20,9 @@ from uuid import uuid4
 import pyarrow as pa
 from psycopg.conninfo import conninfo_to_dict
 from pyarrow import fs
-from pydantic import Field
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
-from pyspark.sql.datasource import DataSource, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 from sqlalchemy import URL
 from sqlalchemy.exc import SQLAlchemyError
@@ -32,10 +31,10 @@ from trunkline.core.backoff import Backoff
 from trunkline.core.db import translated
 from trunkline.core.errors import Conflict, DatabaseError, Invalid
 from trunkline.core.telemetry import redact
-from trunkline.spark.connection import db, locate, plain_errors
+from trunkline.spark.connection import db, locate
 from trunkline.spark.ledger import Batch, write_once
 from trunkline.spark.parquet_files import write_files
-from trunkline.spark.sink import BatchSink, SinkOptions, StreamSink, Target
+from trunkline.spark.sink import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,38 +42,12 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql.types import StructType
 
+    from trunkline.spark.iceberg_sink import IcebergSinkOptions
     from trunkline.spark.parquet_files import File
 
 _ATTEMPTS = 10
 # Two that find no catalogue must not both make it.
 _ALONE = "select pg_advisory_xact_lock(hashtextextended('trunkline iceberg', 0))"
-
-
-class IcebergSinkOptions(SinkOptions):
-    """Options of ``df.write.format("trunkline.iceberg")``."""
-
-    table: str = Field(pattern=r"^[^.]+(\.[^.]+)+$")
-    """``namespace.name``; made with the first write."""
-    warehouse: str
-    """The folder or address below which new tables are kept."""
-
-
-class IcebergSource(DataSource):
-    """``trunkline.iceberg``: writes in batches and streams."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "trunkline.iceberg"
-
-    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:  # noqa: FBT001 - Spark's
-        with plain_errors():
-            options = IcebergSinkOptions.parse(self.options)
-            return BatchSink(_target(options, schema, overwrite=overwrite), options)
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: FBT001
-        with plain_errors():
-            options = IcebergSinkOptions.parse(self.options)
-            return StreamSink(_target(options, schema, overwrite=overwrite), options)
 
 
 @dataclass(frozen=True)
@@ -133,7 +106,7 @@ class IcebergTarget(Target):
         raise Conflict(f"others wrote to {self.name} at the same time, {_ATTEMPTS} times.")
 
 
-def _target(options: IcebergSinkOptions, schema: StructType, *, overwrite: bool) -> IcebergTarget:
+def target_of(options: IcebergSinkOptions, schema: StructType, *, overwrite: bool) -> IcebergTarget:
     if overwrite:
         raise Invalid(
             "an Iceberg table is appended to, not overwritten.",

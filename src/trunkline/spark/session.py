@@ -21,7 +21,7 @@ SOURCES = {
     "trunkline.table": "trunkline.spark.table_source:TableSource",
     "trunkline.tube": "trunkline.spark.tube_source:TubeSource",
     "trunkline.delta": "trunkline.spark.delta_sink:DeltaSource",
-    "trunkline.iceberg": "trunkline.spark.iceberg:IcebergSource",
+    "trunkline.iceberg": "trunkline.spark.iceberg_sink:IcebergSource",
 }
 """Every format, and the class that is behind it."""
 

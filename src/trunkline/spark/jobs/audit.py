@@ -150,6 +150,7 @@ class _Comparison:
         report.missing, report.extra = again.missing, again.extra
         report.different, report.sample = again.different, again.sample
         report.differing_buckets = again.differing_buckets
+        report.target_rows = report.rows - again.missing + again.extra
         report.as_of = again.as_of
 
     def _deliver(self) -> int:
