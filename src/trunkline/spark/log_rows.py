@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trunkline.spark.plan import Range
 
 _FETCH_BYTES = 8 * 2**20
-_BATCH_BYTES = 4 * 2**20  # of values and keys in one record batch for Spark
+_BATCH_BYTES = 2**20  # of values and keys in one record batch for Spark; larger ones are not copied
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _TYPES = {
@@ -100,8 +100,7 @@ def _array(name: str, group: Sequence[DecodedBatch], asked: Range) -> pa.Array:
     match name:
         case "value" | "key":
             place = ("value", "key").index(name)
-            windows = [(one.columns[place], one.skip, one.take) for one in group]
-            return pa.concat_arrays([arrow.cells(*window) for window in windows])
+            return _joined([arrow.cells(one.columns[place], one.skip, one.take) for one in group])
         case "offset":
             return _offsets(group, n)
         case "timestamp":
@@ -127,6 +126,10 @@ def _offsets(group: Sequence[DecodedBatch], n: int) -> pa.Array:
     )
     if gapless and all(one.deltas is None for one in group):
         return arrow.offsets(firsts[0], None, 0, n)
-    return pa.concat_arrays(
+    return _joined(
         [arrow.offsets(one.base_offset, one.deltas, one.skip, one.take) for one in group]
     )
+
+
+def _joined(arrays: list[pa.Array]) -> pa.Array:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
