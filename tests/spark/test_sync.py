@@ -178,6 +178,15 @@ def test_a_sync_that_makes_no_sense_is_refused_at_once(
         sync(spark, tube, to, dsn=dsn, once=True)
 
 
+def test_one_table_of_several_is_not_synced_while_the_others_are_acknowledged(
+    spark: SparkSession, dsn: str, tl: SyncPlatform
+) -> None:
+    run(dsn, "create table app.customers (id bigint primary key)")
+    tl.tube.attach("lake", "app.customers")
+    with pytest.raises(Invalid, match="1 more tables, whose changes would be taken for done"):
+        sync(spark, "lake", "table:app.copy", relation="app.orders", dsn=dsn, once=True)
+
+
 def test_an_audit_finds_what_differs_and_repairs_it(
     spark: SparkSession, dsn: str, tl: SyncPlatform
 ) -> None:

@@ -155,19 +155,16 @@ class _Comparison:
 
     def _deliver(self) -> int:
         """Bring down what waits, unless somebody does; how many entries wait after that."""
-        try:
-            job = Sync(
-                self._spark, self._tube, self._target, self._table.relation, self._dsn, None, None
-            )
-        except Conflict:
-            time.sleep(_PAUSE)
-        else:
-            # Only a tube of this one table is ours to work: others would lose their entries.
+        if len(tube_rows.relations(self._dsn, self._tube)) == 1:
             try:
-                if len(tube_rows.relations(self._dsn, self._tube)) == 1:
+                job = Sync(self._spark, self._tube, self._target, None, self._dsn, None, None)
+            except Conflict:
+                time.sleep(_PAUSE)
+            else:
+                try:
                     job.run(once=True, progress=silent, stop=threading.Event())
-            finally:
-                job.close()
+                finally:
+                    job.close()
         self._db.run(calls.tick())
         rows = self._db.run(calls.stats(self._tube))
         return sum(row.live_entries + row.backfill_entries for row in rows)

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.db import translated
-from trunkline.core.errors import Unavailable
-from trunkline.spark import connection
+from trunkline.core.errors import Invalid, Unavailable
+from trunkline.spark import connection, tube_rows
 from trunkline.spark.arrivals import Arrivals
 from trunkline.spark.jobs.job import plain_failures, silent
 from trunkline.spark.jobs.targets import pairs
@@ -140,6 +140,11 @@ class Sync:
         self._tables: dict[str, Attached] = {}
         self._targets: dict[str, Target] = {}
         found = pairs(tube, to, relation=relation, dsn=dsn, target_dsn=target_dsn)
+        if others := len(tube_rows.relations(dsn, tube)) - len(found):
+            raise Invalid(
+                f'tube "{tube}" has {others} more tables, whose changes would be taken for done.',
+                hint="Sync all of them, with {relation} in the target, or give each its own tube.",
+            )
         for table, target in found:
             self._tables[table.relation], self._targets[table.relation] = table, target
         self._done = Synced()
