@@ -10,6 +10,7 @@ import pytest
 
 import trunkline
 from trunkline.core.errors import Invalid
+from trunkline.spark import register
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,6 +202,14 @@ def test_a_time_starts_a_read(spark: SparkSession, dsn: str, tl: SyncPlatform) -
     assert [bytes(row.value) for row in rows] == [b"new"]
     later = (at + timedelta(hours=1)).isoformat()
     assert reading(spark, dsn, startingTimestamp=later).count() == 0
+
+
+def test_formats_may_be_registered_again_and_in_a_new_session(
+    spark: SparkSession, dsn: str, orders: list[bytes]
+) -> None:
+    assert reading(spark, dsn).count() == len(orders)
+    for session in (spark, spark.newSession()):
+        assert reading(register(register(session)), dsn).count() == len(orders)
 
 
 def test_our_formats_need_no_registration(spark: SparkSession) -> None:

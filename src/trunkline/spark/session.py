@@ -89,10 +89,19 @@ def session(
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make ``trunkline.log`` and the other formats known to a session; returns the session."""
+    """Make ``trunkline.log`` and the other formats known to a session; returns the session.
+
+    Harmless where they are known already: Spark finds them by itself when it first looks.
+    """
+    from pyspark.errors import AnalysisException
+
     for place in SOURCES.values():
         module, _, name = place.partition(":")
-        spark.dataSource.register(getattr(import_module(module), name))
+        try:
+            spark.dataSource.register(getattr(import_module(module), name))
+        except AnalysisException as error:
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise
     return spark
 
 
