@@ -257,6 +257,15 @@ def test_closing_ends_the_loop_of_another_thread(dsn: str, tl: SyncPlatform) -> 
     assert not [t for t in threading.enumerate() if t.name == "trunkline" and t.is_alive()][1:]
 
 
+@pytest.fixture
+def control_c() -> Iterator[None]:
+    """SIGINT as in a terminal: what is started in the background of a shell ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("control_c")
 def test_control_c_while_polling_loses_nothing(tl: SyncPlatform) -> None:
     with tl.log.consume("orders", "g", poll_interval=30) as consumer:
         assert consumer.poll(0) is None

@@ -22,10 +22,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+QUICK = ("read", "sync")  # the others by name: -m soak
+
 
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(
+    "cell",
+    [cell if cell in QUICK else pytest.param(cell, marks=pytest.mark.soak) for cell in CELLS],
+)
 def test_every_cell_runs_and_leaves_nothing_behind(dsn: str, cell: str, tmp_path: Path) -> None:
     result = run(dsn, quick=True, only=cell)
     assert result["cells"]
