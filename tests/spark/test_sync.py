@@ -187,6 +187,16 @@ def test_one_table_of_several_is_not_synced_while_the_others_are_acknowledged(
         sync(spark, "lake", "table:app.copy", relation="app.orders", dsn=dsn, once=True)
 
 
+def test_a_table_that_was_renamed_is_still_followed(
+    spark: SparkSession, dsn: str, tl: SyncPlatform
+) -> None:
+    assert tl
+    run(dsn, FILL.format(first=1, last=20))
+    run(dsn, "alter table app.orders rename to purchases")
+    sync(spark, "lake", "table:app.copy", dsn=dsn, once=True)
+    assert table(dsn, "app.copy") == table(dsn, "app.purchases")
+
+
 def test_an_audit_finds_what_differs_and_repairs_it(
     spark: SparkSession, dsn: str, tl: SyncPlatform
 ) -> None:

@@ -42,7 +42,10 @@ _ENRICHED = """(
 _KEYS = """
       select unnest(e.keys) as key
         from trunkline.tube_read({tube}, {lane}, {priority}, {first}, {last}, 2147483647) e
-       where to_regclass(e.relation) = {relation}::regclass"""
+       where e.up_to in (
+         select o.up_to from trunkline.tube_outline(
+           {tube}, {lane}, {priority}, {first}, {last}, 2147483647) o
+          where o.relation = {relation})"""
 _ROWS = """
   select {columns}, (r.{first_key} is null) as {deleted}
     from (select distinct {keys} from ({touched}

@@ -14,6 +14,7 @@ from trunkline.tube.models import (
     LaneShare,
     LaneStats,
     Listed,
+    Outline,
     Parked,
     Tube,
     Version,
@@ -180,6 +181,26 @@ def read(
         },
         many(Entry),
         safe_to_repeat=True,
+    )
+
+
+def outline(
+    tube: str, lane: int, priority: int, first: int, last: int, *, max_entries: int = 1000
+) -> Call[list[Outline]]:
+    """What lies in a range of positions of a lane, without the keys."""
+    return Call(
+        "tube_outline",
+        {
+            "tube": tube,
+            "lane": lane,
+            "priority": priority,
+            "from_position": first,
+            "to_position": last,
+            "max_entries": max_entries,
+        },
+        many(Outline),
+        safe_to_repeat=True,
+        types={"from_position": "bigint", "to_position": "bigint"},
     )
 
 

@@ -94,6 +94,16 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Outline:
+    """An entry without its keys; ``relation`` is ``schema.name``, None for a table that is gone."""
+
+    up_to: int
+    relation: str | None
+    control: str | None
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tube:
     """A tube."""
 

@@ -30,7 +30,7 @@ from trunkline.core.lease import default_name
 from trunkline.log import calls
 from trunkline.log.models import ArchivedFile, SealedSegment
 from trunkline.spark import connection
-from trunkline.spark.jobs.job import owning, silent
+from trunkline.spark.jobs.job import owning, silent, slots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -156,7 +156,7 @@ class Run:
                 begun = time.monotonic()
                 copies: list[Copied] = []
                 self._progress(done, total, name)
-                for wave in _waves(segments, _slots(self._spark)):
+                for wave in _waves(segments, slots(self._spark)):
                     good, trouble = self._copy(wave, topic)
                     self._owner.check()
                     topic.commit(good)
@@ -365,15 +365,6 @@ def _waves(segments: Sequence[SealedSegment], slots: int) -> Iterator[Sequence[S
     size = 2 * slots
     for first in range(0, len(segments), size):
         yield segments[first : first + size]
-
-
-def _slots(spark: SparkSession) -> int:
-    from pyspark.errors import PySparkAttributeError
-
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except PySparkAttributeError:  # Spark Connect does not tell
-        return 8
 
 
 def _root(location: str) -> str:

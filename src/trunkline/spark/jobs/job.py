@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from uuid import UUID
 
+    from pyspark.sql import SparkSession
+
     from trunkline.core.db import Db
 
 logger = telemetry.get_logger(__name__)
@@ -139,3 +141,13 @@ def owning(db: Db, name: str) -> Iterator[Ownership]:
         thread.join()
         with suppress(TrunklineError):  # without a goodbye the lease runs out by itself
             db.run(lease.end(process))
+
+
+def slots(spark: SparkSession) -> int:
+    """How many tasks run at once; a guess where Spark does not tell."""
+    from pyspark.errors import PySparkAttributeError
+
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except PySparkAttributeError:  # Spark Connect does not tell
+        return 8

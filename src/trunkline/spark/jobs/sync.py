@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
-from trunkline.core.db import translated
 from trunkline.core.errors import Invalid, Unavailable
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.arrivals import Arrivals
-from trunkline.spark.jobs.job import plain_failures, silent
+from trunkline.spark.jobs.job import plain_failures, silent, slots
 from trunkline.spark.jobs.targets import pairs
 from trunkline.spark.tube_lanes import Lanes
 from trunkline.spark.tube_rows import DELETED, Span
@@ -44,9 +43,6 @@ logger = telemetry.get_logger(__name__)
 _ROUND_KEYS = 400_000  # keys that one round takes at most: what tasks and a merge hold
 _ENTRY_KEYS = 250  # that an entry of a large statement has
 _PATIENCE = 0.5  # seconds that an idle sync waits for a wake-up
-_OUTLINE = """
-select e.up_to, e.relation, e.control, cardinality(e.keys)
-  from trunkline.tube_read(%s, %s, %s, %s, %s, %s) e order by e.up_to"""
 
 
 @dataclass
@@ -103,16 +99,17 @@ def waiting(dsn: str, tube: str) -> list[dict[str, Any]]:
     head = db.run(calls.head())
     keys: Counter[str] = Counter()
     controls: dict[str, set[str]] = {}
-    with translated(), db.connection() as asked:
-        for row in db.run(calls.stats(tube)):
-            for priority, up_to in enumerate((row.live_up_to, row.backfill_up_to)):
-                values = [tube, row.lane, priority, up_to + 1, head, 2**31 - 1]
-                if up_to >= head:
-                    continue
-                for _, relation, control, n in asked.execute(_OUTLINE, values):
-                    name = relation or ""
-                    keys[name] += n
-                    controls.setdefault(name, set()).update({control} - {None})
+    for row in db.run(calls.stats(tube)):
+        for priority, up_to in enumerate((row.live_up_to, row.backfill_up_to)):
+            everything = calls.outline(
+                tube, row.lane, priority, up_to + 1, head, max_entries=2**31 - 1
+            )
+            for entry in db.run(everything) if up_to < head else ():
+                name = entry.relation or ""
+                keys[name] += entry.keys
+                found = controls.setdefault(name, set())
+                if entry.control is not None:
+                    found.add(entry.control)
     return [
         {"relation": name, "keys": n, "controls": sorted(controls[name])}
         for name, n in sorted(keys.items())
@@ -136,7 +133,7 @@ class Sync:
         self._tube = tube
         self._dsn = dsn
         self._db: Db = connection.db(dsn)
-        self._tasks = parallelism or _cores(spark)
+        self._tasks = parallelism or slots(spark)
         self._tables: dict[str, Attached] = {}
         self._targets: dict[str, Target] = {}
         found = pairs(tube, to, relation=relation, dsn=dsn, target_dsn=target_dsn)
@@ -206,40 +203,22 @@ class Sync:
             work.marks[lane, priority] = up_to
             if up_to >= head:
                 continue
-            entries = self._outline(lane, priority, up_to + 1, head, most)
-            last = entries[-1][0] if len(entries) == most else head
+            entries = self._db.run(
+                calls.outline(self._tube, lane, priority, up_to + 1, head, max_entries=most)
+            )
+            last = entries[-1].up_to if len(entries) == most else head
             work.marks[lane, priority] = last
             left -= len(entries)
             if entries:
                 work.spans.append(Span(lane, priority, up_to + 1, last))
-            for _, relation, control, keys in entries:
-                name = self._known(relation)
-                if name is None:
-                    continue
-                work.keys[name] += keys
-                if control in ("truncate", "backfill_end"):
-                    work.collect.add(name)
+            for entry in entries:
+                if entry.relation not in self._tables:
+                    continue  # touched by hand without a table, or of one that is detached
+                work.keys[entry.relation] += entry.keys
+                if entry.control in ("truncate", "backfill_end"):
+                    work.collect.add(entry.relation)
         work.keys = +work.keys
         return work
-
-    def _outline(
-        self, lane: int, priority: int, first: int, last: int, most: int
-    ) -> Sequence[tuple[int, str | None, str | None, int]]:
-        with translated(), self._db.connection() as asked:
-            values = [self._tube, lane, priority, first, last, most]
-            return asked.execute(_OUTLINE, values).fetchall()
-
-    def _known(self, relation: str | None) -> str | None:
-        """The table that an entry speaks of, as we call it; None for one that is not synced."""
-        if relation is None or relation in self._tables:
-            return relation
-        with translated(), self._db.connection() as asked:
-            row = asked.execute(
-                "select format('%%I.%%I', n.nspname, c.relname) from pg_class c"
-                " join pg_namespace n on n.oid = c.relnamespace where c.oid = to_regclass(%s)",
-                [relation],
-            ).fetchone()
-        return row[0] if row and row[0] in self._tables else None
 
     def _round(self, work: Round) -> None:
         for relation, keys in work.keys.items():
@@ -296,10 +275,3 @@ def garbage(present: DataFrame, origin: DataFrame, keys: Sequence[str]) -> DataF
     from pyspark.sql import functions as f
 
     return present.join(origin, list(keys), "left_anti").withColumn(DELETED, f.lit(True))  # noqa: FBT003
-
-
-def _cores(spark: SparkSession) -> int:
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # noqa: BLE001 - Spark Connect has no context
-        return 2
