@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from trunkline.core.errors import Invalid
+from trunkline.core.errors import Invalid, PositionTrimmed
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.arrivals import Arrivals
 from trunkline.spark.options import Options
@@ -249,6 +249,14 @@ class TubeStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         if noted.get("version") != _VERSION or "position" not in noted:
             raise Invalid(
                 f"the checkpoint has a position of another source: {json.dumps(noted)[:120]}."
+            )
+        present = connection.db(self.dsn).run(calls.version()).incarnation
+        if noted["incarnation"] != present:
+            raise PositionTrimmed(
+                f"position {noted['position']} was noted in life {noted['incarnation']} of the"
+                f" server; this is life {present}.",
+                hint="The server was restored or failed over. Start with a new checkpoint: the tube"
+                " still has what was not acknowledged.",
             )
         return int(noted["position"])
 
