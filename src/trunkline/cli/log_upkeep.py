@@ -95,6 +95,11 @@ def bench(
         figures = measuring.run(
             session.dsn, quick=quick, full=full, only=only, runs=runs, progress=say
         )
+    print_figures(invocation, figures)
+
+
+def print_figures(invocation: Invocation, figures: dict[str, Any]) -> None:
+    """What a benchmark found, in the format that was asked for."""
     if not figures["durable"]:
         say("fsync or synchronous_commit is off: these figures mean nothing.")
     if invocation.format is Format.TABLE:

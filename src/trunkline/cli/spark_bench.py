@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from trunkline.cli import output
 from trunkline.cli.invocation import Invocation, command, flag
-from trunkline.cli.output import Format, say
+from trunkline.cli.log_upkeep import print_figures
+from trunkline.cli.output import say
 
 
 def add_to(app: typer.Typer) -> None:
@@ -26,18 +26,10 @@ def bench(
     ] = None,
 ) -> None:
     """Measure, against Spark's JDBC (TRUNKLINE_JDBC names the driver) in the same run."""
-    from trunkline.log.bench.report import table
     from trunkline.spark import bench as measuring
 
     with invocation.session() as session:
         figures = measuring.run(
             session.dsn, quick=quick, full=full, only=only, runs=runs, progress=say
         )
-    if not figures["durable"]:
-        say("fsync or synchronous_commit is off: these figures mean nothing.")
-    if invocation.format is Format.TABLE:
-        output.console().print(table(figures))
-    elif invocation.format is Format.JSON:
-        invocation.print_one(figures)
-    else:
-        invocation.print(figures["cells"])
+    print_figures(invocation, figures)
