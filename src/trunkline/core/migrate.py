@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from importlib.resources.abc import Traversable
 
-CAPABILITIES = ("core", "log", "tube", "spark")
+CAPABILITIES = ("core", "log", "broker", "tube", "spark")
 OLDEST_SERVER = 150000
 _LOCK = 0x7472756E6B  # "trunk"
 _UNINSTALLERS = (

@@ -1,0 +1,173 @@
+/* The broker: events that belong to the transaction that published them, delivered to whoever asked by a condition.
+   Events are numbered after commit by core/sequence; deliveries are numbered by the matcher, one after the other. */
+
+insert into trunkline.config (name, value, default_value, type, minimum, description) values
+  ('broker.retention', '4 hours', '4 hours', 'interval', '0', 'how long events and deliveries stay when nobody waits for them'),
+  ('broker.hold', '3 days', '3 days', 'interval', '0', 'how long they stay at most for a group that has not read them'),
+  ('broker.lanes', '4', '4', 'int', '1', 'lanes of a group that is made without saying how many'),
+  ('broker.match_events', '10000', '10000', 'int', '1', 'events that the matcher takes at once'),
+  ('broker.condition_timeout', '1 second', '1 second', 'interval', '1 millisecond',
+   'how long one condition may take over a hundred events before it is quarantined'),
+  ('broker.condition_bytes', '10000', '10000', 'int', '1', 'how long the text of a condition may be'),
+  ('broker.payload_bytes', '16777216', '16777216', 'int', '1', 'how large the payload of an event may be'),
+  ('broker.abandoned_after', '30 days', '30 days', 'interval', '0', 'how long a group without any reader is kept');
+
+/* event is the source of the sequence of the same name; seq is the id of the event.  Whoever may insert names only
+   the columns from topic on: the others say when the event became part of the history. */
+create sequence trunkline.event_seq;
+create table trunkline.event (
+  slot int not null,
+  xid_space int not null,
+  xid xid8 not null,
+  seq bigint not null,
+  topic text not null constraint event_topic_check check (topic ~ '^[^[:cntrl:]]{1,255}$'),
+  key text,
+  payload jsonb not null,
+  metadata jsonb constraint event_metadata_check check (jsonb_typeof(metadata) = 'object'),
+  subscription bigint,
+  at timestamptz not null default clock_timestamp(),
+  constraint event_pkey primary key (xid, seq, slot)
+) partition by list (slot);
+comment on table trunkline.event is 'Events. Publish with broker_publish(), or insert (topic, payload, key, metadata).';
+comment on column trunkline.event.subscription is 'Deliver to this subscription alone, whatever its condition.';
+
+create table trunkline.event_due (
+  event_id bigint constraint event_due_pkey primary key,
+  deliver_at timestamptz not null,
+  topic text not null,
+  key text,
+  payload jsonb not null,
+  metadata jsonb,
+  subscription bigint,
+  at timestamptz not null default clock_timestamp()
+);
+create index event_due_deliver_at on trunkline.event_due (deliver_at);
+comment on table trunkline.event_due is 'Events that wait for their time.';
+
+create table trunkline.broker_topic (
+  topic text constraint broker_topic_pkey primary key,
+  key_order text not null check (key_order in ('committed', 'locked'))
+);
+comment on table trunkline.broker_topic is 'Topics with settings of their own.';
+
+create table trunkline.broker_group (
+  group_id int generated always as identity constraint broker_group_pkey primary key,
+  group_name text not null constraint broker_group_name unique,
+  lanes int not null check (lanes between 1 and 64),
+  lasting boolean not null,
+  begins_after bigint not null,
+  trimmed_to bigint not null default 0,
+  idle_since timestamptz,
+  created_at timestamptz not null default clock_timestamp()
+);
+comment on table trunkline.broker_group is 'Groups: everybody in a group shares the work of its handlers.';
+comment on column trunkline.broker_group.lasting is 'False: the group goes with its last subscription.';
+comment on column trunkline.broker_group.begins_after is 'The last delivery that was numbered when the group was made.';
+comment on column trunkline.broker_group.trimmed_to is 'The last delivery of the group that has left.';
+
+create table trunkline.broker_condition (
+  condition_id int generated always as identity constraint broker_condition_pkey primary key,
+  kind text not null check (kind in ('sql', 'json')),
+  condition text not null,
+  digest bytea not null constraint broker_condition_digest unique,
+  expression text not null,
+  event_key text,
+  subscription_key text,
+  created_at timestamptz not null default clock_timestamp()
+);
+comment on table trunkline.broker_condition is 'Conditions, once each, as the server understood them.';
+comment on column trunkline.broker_condition.event_key is 'Row expression over e that equals subscription_key wherever the condition holds: looked up by hash.';
+
+create table trunkline.broker_subscription (
+  subscription bigint generated always as identity constraint broker_subscription_pkey primary key,
+  group_id int not null references trunkline.broker_group on delete cascade,
+  condition_id int not null references trunkline.broker_condition,
+  params jsonb not null,
+  digest bytea not null,
+  given jsonb not null,
+  key_hash bigint,
+  from_position bigint not null,
+  caught_up_to bigint,
+  expiry interval,
+  idle_since timestamptz,
+  quarantined_at timestamptz,
+  error text,
+  error_position bigint,
+  created_at timestamptz not null default clock_timestamp(),
+  constraint broker_subscription_content unique (group_id, condition_id, digest)
+);
+create index broker_subscription_key on trunkline.broker_subscription (condition_id, key_hash);
+comment on table trunkline.broker_subscription is 'Who wants which events.';
+comment on column trunkline.broker_subscription.given is 'The condition and params as they were given.';
+comment on column trunkline.broker_subscription.caught_up_to is 'The last position of the history that was matched for it; NULL when it is matched with all others.';
+
+create table trunkline.broker_holder (
+  subscription bigint not null references trunkline.broker_subscription on delete cascade,
+  process uuid not null,
+  constraint broker_holder_pkey primary key (subscription, process)
+);
+comment on table trunkline.broker_holder is 'Processes that keep a subscription from expiring as long as their lease lasts.';
+
+/* Deliveries: numbered one by one; a row holds those of one lane that one round of the matcher found. */
+create table trunkline.delivery (
+  slot int not null,
+  group_id int not null,
+  lane int not null,
+  first bigint not null,
+  n int not null,
+  positions bigint[] not null,
+  subscriptions bigint[] not null,
+  at timestamptz not null,
+  constraint delivery_pkey primary key (group_id, lane, first, slot)
+) partition by list (slot);
+comment on table trunkline.delivery is 'Which events go to which subscriptions of a group; n deliveries from number first on.';
+
+create table trunkline.broker_handler (
+  group_id int not null references trunkline.broker_group on delete cascade,
+  handler text not null,
+  subscription bigint,
+  ordering text not null default 'strict' check (ordering in ('strict', 'skip')),
+  created_at timestamptz not null default clock_timestamp(),
+  constraint broker_handler_pkey primary key (group_id, handler)
+);
+comment on table trunkline.broker_handler is 'Readers of a group, each with cursors of its own.';
+comment on column trunkline.broker_handler.subscription is 'Only deliveries of this subscription; NULL for all of the group.';
+
+create table trunkline.broker_retry (
+  retry bigint generated always as identity constraint broker_retry_pkey primary key,
+  group_id int not null,
+  handler text not null,
+  lane int not null,
+  delivery bigint not null,
+  batch bigint,
+  status text not null check (status in ('waiting', 'parked', 'dead')),
+  attempts int not null,
+  errors jsonb not null default '[]',
+  due_at timestamptz,
+  event_id bigint not null,
+  event_position bigint not null,
+  topic text not null,
+  key text,
+  payload jsonb not null,
+  metadata jsonb,
+  at timestamptz not null,
+  subscriptions bigint[] not null,
+  created_at timestamptz not null default clock_timestamp(),
+  constraint broker_retry_handler foreign key (group_id, handler) references trunkline.broker_handler on delete cascade,
+  constraint broker_retry_delivery unique (group_id, handler, lane, delivery)
+);
+create index broker_retry_due on trunkline.broker_retry (group_id, handler, lane, due_at) where status = 'waiting';
+create index broker_retry_key on trunkline.broker_retry (group_id, handler, key, delivery);
+comment on table trunkline.broker_retry is
+  'Events that failed and wait for another try, events parked behind one of their key, and dead letters. They hold the event itself.';
+
+create table trunkline.broker_trial (
+  group_id int not null,
+  handler text not null,
+  lane int not null,
+  delivery bigint not null,
+  attempts int not null,
+  constraint broker_trial_pkey primary key (group_id, handler, lane),
+  constraint broker_trial_handler foreign key (group_id, handler) references trunkline.broker_handler on delete cascade
+);
+comment on table trunkline.broker_trial is 'The event that a lane tries alone, because the process before died over it or its neighbours.';

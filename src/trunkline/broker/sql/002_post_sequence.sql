@@ -1,0 +1,8 @@
+/* Rings of events and deliveries.  A tick's tag tells the topic.  Defaults let a plain INSERT publish. */
+alter table trunkline.event
+  alter slot set default trunkline._event_slot(),
+  alter xid_space set default trunkline._event_space(),
+  alter xid set default pg_current_xact_id(),
+  alter seq set default nextval('trunkline.event_seq');
+select trunkline._sequence_create('event', '_event_keep_from', rotate_every => '20 minutes', tag => 'hashtextextended(r.topic, 0)');
+select trunkline._ring_create('delivery', '_delivery_may_leave', rotate_every => '20 minutes');
