@@ -115,23 +115,25 @@ create table trunkline.delivery (
   lane int not null,
   first bigint not null,
   n int not null,
+  lowest bigint not null,
   positions bigint[] not null,
   subscriptions bigint[] not null,
   at timestamptz not null,
   constraint delivery_pkey primary key (group_id, lane, first, slot)
 ) partition by list (slot);
 comment on table trunkline.delivery is 'Which events go to which subscriptions of a group; n deliveries from number first on.';
+comment on column trunkline.delivery.lowest is 'The lowest of the positions: the event must stay as long as this is not read.';
 
 create table trunkline.broker_handler (
   group_id int not null references trunkline.broker_group on delete cascade,
   handler text not null,
-  subscription bigint,
+  subscriptions bigint[],
   ordering text not null default 'strict' check (ordering in ('strict', 'skip')),
   created_at timestamptz not null default clock_timestamp(),
   constraint broker_handler_pkey primary key (group_id, handler)
 );
 comment on table trunkline.broker_handler is 'Readers of a group, each with cursors of its own.';
-comment on column trunkline.broker_handler.subscription is 'Only deliveries of this subscription; NULL for all of the group.';
+comment on column trunkline.broker_handler.subscriptions is 'Only deliveries of these subscriptions, the last being the present one; NULL for all of the group.';
 
 create table trunkline.broker_retry (
   retry bigint generated always as identity constraint broker_retry_pkey primary key,

@@ -1,0 +1,13 @@
+/* The row of a group; TL404. */
+create or replace function trunkline._broker_group_row(group_name text)
+returns trunkline.broker_group language plpgsql stable as $$
+declare
+  present trunkline.broker_group;
+begin
+  select g.* into present from trunkline.broker_group g where g.group_name = _broker_group_row.group_name;
+  if not found then
+    perform trunkline._raise('TL404', format('there is no group "%s".', group_name),
+      'A group is made by broker_subscribe() or broker_group(); list them with broker_groups().', jsonb_build_object('group_name', group_name));
+  end if;
+  return present;
+end $$;

@@ -1,0 +1,49 @@
+/* Make a reader of a group, with cursors of its own.  With a subscription it begins at the present end and sees only
+   what is found for that; without, at the first delivery that the group still holds, and sees all.
+   Another subscription takes the place of the one before: what was found for that is still read, and the new one is
+   matched from where the matcher stands, so that no event falls between them.  NULL ordering keeps it.  TL422. */
+create or replace function trunkline._broker_handler_ensure(group_id int, handler text, subscription bigint, ordering text)
+returns void language plpgsql as $$
+declare
+  present trunkline.broker_handler;
+  before bigint;
+  begins bigint;
+  lanes int;
+  number bigint;
+begin
+  if handler is null or handler !~ '^[^[:cntrl:]]{0,200}$' then
+    perform trunkline._raise('TL422', format('the name of a handler has at most 200 characters, none of them a control character, got %s.', coalesce(quote_literal(left(handler, 80)), 'NULL')));
+  elsif ordering not in ('strict', 'skip') then
+    perform trunkline._raise('TL422', format('ordering is "strict" or "skip", got "%s".', ordering),
+      'strict: a failed event holds back the later ones of its key; skip: it does not.');
+  end if;
+  -- the row of the group is held, so that one makes the cursors and others find them
+  select g.lanes, case when subscription is null then greatest(g.begins_after, g.trimmed_to) else trunkline._broker_delivered() end
+    into lanes, begins from trunkline.broker_group g where g.group_id = _broker_handler_ensure.group_id for no key update;
+  select h.* into present from trunkline.broker_handler h where h.group_id = _broker_handler_ensure.group_id and h.handler = _broker_handler_ensure.handler;
+  if not found then
+    insert into trunkline.broker_handler (group_id, handler, subscriptions, ordering)
+    values (_broker_handler_ensure.group_id, _broker_handler_ensure.handler,
+            case when subscription is not null then array[subscription] end, coalesce(ordering, 'strict'));
+    for lane in 0 .. lanes - 1 loop
+      number := trunkline._cursor_ensure(trunkline._broker_resource(group_id, handler, lane));
+      perform trunkline._cursor_lock(number);
+      perform trunkline._cursor_write(number, begins);
+    end loop;
+    return;
+  end if;
+  before := present.subscriptions[cardinality(present.subscriptions)];
+  if subscription is not null and before is distinct from subscription then
+    update trunkline.broker_subscription s set from_position = least(s.from_position, trunkline._broker_matched() + 1)
+     where s.subscription = _broker_handler_ensure.subscription and s.caught_up_to is null;
+    update trunkline.broker_handler h
+       set subscriptions = case when h.subscriptions is not null then array_remove(h.subscriptions, _broker_handler_ensure.subscription) || _broker_handler_ensure.subscription end
+     where h.group_id = present.group_id and h.handler = present.handler;
+    delete from trunkline.broker_subscription s
+     where s.subscription = before and s.group_id = present.group_id
+       and not exists (select from trunkline.broker_handler o where o.group_id = present.group_id and o.handler <> present.handler and before = any (o.subscriptions));
+  end if;
+  if ordering <> present.ordering then
+    update trunkline.broker_handler h set ordering = _broker_handler_ensure.ordering where h.group_id = present.group_id and h.handler = present.handler;
+  end if;
+end $$;

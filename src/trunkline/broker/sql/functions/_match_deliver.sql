@@ -1,0 +1,25 @@
+/* Write what was found as deliveries, numbered from a number on, and wake the groups; the last number. */
+create or replace function trunkline._match_deliver(after bigint)
+returns bigint language plpgsql as $$
+declare
+  last_number bigint;
+begin
+  with item as (
+    select g.group_id, b.lane_bucket * g.lanes / 64 as lane, b.event_position, f.subscription, b.place
+      from pg_temp.trunkline_found f join pg_temp.trunkline_batch b using (place)
+      join trunkline.broker_subscription s using (subscription) join trunkline.broker_group g using (group_id)),
+  part as (
+    select i.group_id, i.lane, (i.ordinal - 1) / 1000 as part, count(*)::int as n, min(i.event_position) as lowest,
+           array_agg(i.event_position order by i.ordinal) as positions, array_agg(i.subscription order by i.ordinal) as subscriptions
+      from (select item.*, row_number() over (partition by item.group_id, item.lane order by item.place, item.subscription) as ordinal from item) i
+     group by 1, 2, 3),
+  written as (
+    insert into trunkline.delivery (slot, group_id, lane, first, n, lowest, positions, subscriptions, at)
+    select (select r.current from trunkline.ring r where r.ring = 'delivery'), p.group_id, p.lane,
+           after + 1 + sum(p.n) over (order by p.group_id, p.lane, p.part) - p.n, p.n, p.lowest, p.positions, p.subscriptions, clock_timestamp()
+      from part p
+    returning group_id, first + n - 1 as last_one),
+  told as (select pg_notify('trunkline', 'broker:group:' || w.group_id) from (select distinct group_id from written) w)
+  select coalesce(max(w.last_one), after) into last_number from written w left join (select count(*) from told) t on true;
+  return last_number;
+end $$;

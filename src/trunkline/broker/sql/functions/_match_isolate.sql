@@ -1,0 +1,39 @@
+/* Find the subscriptions whose conditions fail on the events at hand, and quarantine them with error and event: the first
+   bad event of a condition is found by halving, then the subscriptions.  After a hundred of one condition the rest of
+   those that fail is taken together.  When somebody resumes them they go on after the last position matched. */
+create or replace function trunkline._match_isolate(matched bigint)
+returns void language plpgsql as $$
+declare
+  condition trunkline.broker_condition;
+  statement text;
+  bad_place int;
+  suspects int8range[];
+  some int8range;
+  middle bigint;
+  blamed int;
+  error text;
+begin
+  for condition in select c.* from trunkline.broker_condition c where exists (select from trunkline.broker_subscription_live s where s.condition_id = c.condition_id) loop
+    statement := trunkline._match_statement(condition);
+    blamed := 0;
+    loop
+      bad_place := trunkline._match_first_bad(condition.kind, statement);
+      exit when bad_place is null;
+      suspects := array[(select int8range(min(s.subscription), max(s.subscription), '[]') from trunkline.broker_subscription_live s where s.condition_id = condition.condition_id)];
+      while cardinality(suspects) > 0 loop
+        some := suspects[1];
+        suspects := suspects[2:];
+        error := trunkline._match_fails(condition.kind, format('%s and s.subscription <@ %L::int8range', statement, some), int4range(bad_place, bad_place, '[]'));
+        continue when error is null;
+        if upper(some) - lower(some) > 1 and blamed < 100 then
+          middle := (lower(some) + upper(some)) / 2;
+          suspects := array[int8range(lower(some), middle), int8range(middle, upper(some))] || suspects;
+        else
+          perform trunkline._broker_quarantine(s.subscription, error, (select b.event_position from pg_temp.trunkline_batch b where b.place = bad_place), matched)
+             from trunkline.broker_subscription_live s where s.condition_id = condition.condition_id and s.subscription <@ some;
+          blamed := blamed + 1;
+        end if;
+      end loop;
+    end loop;
+  end loop;
+end $$;

@@ -1,0 +1,34 @@
+/* Move a handler: to the first delivery made at or after a time, or to just after a delivery (0: the first that is still
+   there).  Whoever works on it is fenced and begins anew there.  lane NULL moves all lanes.
+   Returns the lanes and where they stand.  Errors: TL404, TL410 the deliveries have left, TL422. */
+create or replace function trunkline.broker_seek(group_name text, handler text default '', at_time timestamptz default null, up_to bigint default null, lane int default null)
+returns table (in_lane int, after bigint) language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  present trunkline.broker_group := trunkline._broker_group_row(group_name);
+  last_one bigint := trunkline._broker_delivered();
+  number bigint;
+begin
+  perform trunkline._broker_handler_row(present, handler);
+  if (at_time is null) = (up_to is null) then
+    perform trunkline._raise('TL422', 'say where to: at_time or up_to, one of them.');
+  elsif up_to < 0 or up_to > last_one then
+    perform trunkline._raise('TL422', format('deliveries go up to %s, got %s.', last_one, up_to));
+  elsif up_to > 0 and up_to < present.trimmed_to then
+    perform trunkline._broker_refuse_trimmed(present, up_to);
+  elsif lane not between 0 and present.lanes - 1 then
+    perform trunkline._raise('TL422', format('group "%s" has lanes 0 to %s, got %s.', group_name, present.lanes - 1, lane));
+  end if;
+  for in_lane in select g from generate_series(0, present.lanes - 1) g where lane is null or g = lane loop
+    -- a hand-over to nobody: waits for acknowledgements under way, refuses those to come
+    update trunkline.owner o set epoch = o.epoch + 1, process = null, since = clock_timestamp() where o.resource = trunkline._broker_resource(present.group_id, handler, in_lane);
+    after := coalesce(greatest(up_to, present.trimmed_to),
+      (select d.first - 1 from trunkline.delivery d where d.group_id = present.group_id and d.lane = in_lane and d.at >= at_time order by d.first limit 1), last_one);
+    number := trunkline._cursor_ensure(trunkline._broker_resource(present.group_id, handler, in_lane));
+    perform trunkline._cursor_lock(number);
+    perform trunkline._cursor_write(number, after);
+    return next;
+  end loop;
+  perform pg_notify('trunkline', 'broker:group:' || present.group_id);
+end $$;
+comment on function trunkline.broker_seek(text, text, timestamptz, bigint, int) is 'Move a handler to a time or a delivery.';
+select trunkline._access('broker_seek(text, text, timestamptz, bigint, int)', 'writer');
