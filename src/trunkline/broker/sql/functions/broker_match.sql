@@ -3,6 +3,7 @@
    All conditions see one set of subscriptions, so that one that takes the place of another leaves no gap.  A condition
    that fails is looked at by itself: the subscriptions to blame are quarantined, all others go on.
    What takes too long is ended by the caller's statement_timeout: the matcher service then looks for the slow one.
+   Subscriptions that began with the history are served by broker_catch_up().
    Errors: TL400 unless in READ COMMITTED. */
 create or replace function trunkline.broker_match(max_events int default null)
 returns int language plpgsql security definer set search_path = pg_catalog, pg_temp set jit = off as $$
@@ -10,13 +11,10 @@ declare
   number bigint := (select k.cursor_id from trunkline.cursor_key k where k.resource = 'broker:matcher');
   most int := coalesce(max_events, trunkline._setting('broker.match_events')::int);
   latest trunkline.cursor := trunkline._cursor_latest(number);
-  late trunkline.broker_subscription;
   up_to bigint;
-  delivered bigint;
-  looked int := 0;
 begin
   perform trunkline._isolation_check('Matching');
-  if trunkline.broker_head() <= latest.up_to and not exists (select from trunkline.broker_subscription s where s.caught_up_to is not null and s.quarantined_at is null) then
+  if trunkline.broker_head() <= latest.up_to then
     return 0;
   end if;
   perform 1 from trunkline.cursor_key k where k.cursor_id = number for no key update skip locked;
@@ -26,27 +24,19 @@ begin
   latest := trunkline._cursor_latest(number);
   delivered := (latest.state ->> 'deliveries')::bigint;
   perform trunkline._match_prepare();
-  up_to := coalesce(trunkline._match_take(latest.up_to + 1, most), latest.up_to);
-  if up_to > latest.up_to then
-    looked := up_to - latest.up_to;
-    begin
-      perform trunkline._match_find();
-    exception when others then
-      perform trunkline._match_isolate(latest.up_to);
-      perform trunkline._match_find();
-    end;
-    delivered := trunkline._match_deliver(delivered);
+  up_to := trunkline._match_take(latest.up_to + 1, most);
+  if up_to is null then
+    return 0;
   end if;
-  select s.* into late from trunkline.broker_subscription s
-   where s.caught_up_to is not null and s.quarantined_at is null order by s.caught_up_to limit 1 for no key update skip locked;
-  if found then
-    delivered := trunkline._match_catch_up(late, least(most, up_to - late.caught_up_to)::int, up_to, delivered);
-    looked := looked + 1;
-  end if;
-  if up_to > latest.up_to or delivered > (latest.state ->> 'deliveries')::bigint then
-    perform trunkline._cursor_write(number, up_to, jsonb_build_object('deliveries', delivered));
-  end if;
-  return looked;
+  begin
+    perform trunkline._match_find();
+  exception when others then
+    perform trunkline._match_isolate(latest.up_to);
+    perform trunkline._match_find();
+  end;
+  perform trunkline._cursor_write(number, up_to,
+    jsonb_build_object('deliveries', trunkline._match_deliver((latest.state ->> 'deliveries')::bigint)));
+  return up_to - latest.up_to;
 end $$;
 comment on function trunkline.broker_match(int) is 'One round of matching: the next events become deliveries of the groups that want them.';
 select trunkline._access('broker_match(int)', 'admin');

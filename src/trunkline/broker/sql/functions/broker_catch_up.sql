@@ -1,0 +1,44 @@
+/* One round for a subscription that began with the history, or goes on after a quarantine: the next part of the history is
+   matched for it alone.  When it has come to where the matcher stands it is matched with all others.
+   Returns how many positions it moved; 0 when nobody is behind, or another process works.  TL400 unless in READ COMMITTED. */
+create or replace function trunkline.broker_catch_up(max_events int default null)
+returns int language plpgsql security definer set search_path = pg_catalog, pg_temp set jit = off as $$
+declare
+  number bigint := (select k.cursor_id from trunkline.cursor_key k where k.resource = 'broker:matcher');
+  most int := coalesce(max_events, trunkline._setting('broker.match_events')::int);
+  late trunkline.broker_subscription := trunkline._match_late();
+  latest trunkline.cursor;
+  delivered bigint;
+  reached bigint;
+begin
+  perform trunkline._isolation_check('Matching');
+  if late.subscription is null then
+    return 0;
+  end if;
+  perform 1 from trunkline.cursor_key k where k.cursor_id = number for no key update skip locked;
+  if not found then
+    return 0;
+  end if;
+  select s.* into late from trunkline.broker_subscription s
+   where s.subscription = late.subscription and s.caught_up_to is not null and s.quarantined_at is null for no key update skip locked;
+  if not found then
+    return 0;
+  end if;
+  latest := trunkline._cursor_latest(number);
+  perform trunkline._match_prepare();
+  delivered := trunkline._match_history(late, least(most, latest.up_to - late.caught_up_to)::int, (latest.state ->> 'deliveries')::bigint);
+  if delivered is null then
+    return 1;  -- it was quarantined
+  end if;
+  reached := least(late.caught_up_to + most, latest.up_to);
+  update trunkline.broker_subscription s
+     set caught_up_to = case when reached < latest.up_to then reached end,
+         from_position = case when reached < latest.up_to then s.from_position else latest.up_to + 1 end
+   where s.subscription = late.subscription;
+  if delivered > (latest.state ->> 'deliveries')::bigint then
+    perform trunkline._cursor_write(number, latest.up_to, jsonb_build_object('deliveries', delivered));
+  end if;
+  return greatest(reached - late.caught_up_to, 1);
+end $$;
+comment on function trunkline.broker_catch_up(int) is 'One round of matching the history for a subscription that began with it.';
+select trunkline._access('broker_catch_up(int)', 'admin');
