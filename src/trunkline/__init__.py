@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from trunkline.version import __version__
 
 if TYPE_CHECKING:
+    from trunkline.broker.client import Broker
+    from trunkline.broker.models import Event, NewEvent
     from trunkline.core.errors import (
         BadRequest,
         Conflict,
@@ -35,16 +37,19 @@ __all__ = [
     "Appended",
     "BadRequest",
     "Batch",
+    "Broker",
     "Conflict",
     "Consumer",
     "DatabaseError",
     "Delivery",
+    "Event",
     "Forbidden",
     "Invalid",
     "LeaseLost",
     "Log",
     "Message",
     "Mode",
+    "NewEvent",
     "NotFound",
     "Outgoing",
     "Platform",
@@ -67,6 +72,8 @@ _HOMES = (
     "trunkline.core.errors",
     "trunkline.log.models",
     "trunkline.log.client",
+    "trunkline.broker.models",
+    "trunkline.broker.client",
     "trunkline.platform",
 )
 

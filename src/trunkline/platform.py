@@ -7,6 +7,7 @@ import atexit
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from trunkline.broker.client import Broker, SyncBroker
 from trunkline.core import migrate
 from trunkline.core.db import AsyncDb, Db
 from trunkline.core.embedded import Target, resolve
@@ -41,6 +42,7 @@ class Platform:
         self._listener = Listener(self.db.connect)
         self._notifier = Notifier(self.db.connect)
         self.log = Log(self.db, lease=self._lease, listener=self._listener, notifier=self._notifier)
+        self.broker = Broker(self.db, lease=self._lease, listener=self._listener)
         self.tube = Tubes(self.db, lease=self._lease, listener=self._listener)
 
     @property
@@ -50,7 +52,7 @@ class Platform:
 
     def services(self) -> list[Service]:
         """The background work that ``trunkline up`` runs."""
-        return [Maintainer(self.db), *self.tube.services()]
+        return [Maintainer(self.db), *self.broker.services(), *self.tube.services()]
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
@@ -66,6 +68,7 @@ class Platform:
             last.push_async_callback(self._notifier.close)
             last.push_async_callback(self._listener.close)
             last.push_async_callback(self._lease.close)
+            last.push_async_callback(self.broker.close)
             await self.log.close()
 
     async def _leave_server(self) -> None:
@@ -95,6 +98,7 @@ class SyncPlatform:
 
         self._platform = self._portal.call(make())
         self.log = SyncLog(self.db, self._portal, self._platform.log)
+        self.broker = SyncBroker(self.db, self._portal, self._platform.broker)
         self.tube = SyncTubes(self.db)
 
     @property

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from trunkline.cli import (
+    broker,
     db,
     demo,
     doctor,
@@ -53,6 +54,7 @@ app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")
 for part in (log_append, log_read, log_groups, log_upkeep):
     part.add_to(log.app)
+app.add_typer(broker.app, name="broker")
 app.add_typer(tube.app, name="tube")
 tube_run.add_to(tube.app)
 app.add_typer(spark.app, name="spark")
@@ -152,7 +154,7 @@ def _complain(message: str, hint: str) -> None:
 def _in_our_words(hint: str) -> str:
     """The database names its functions; here they are commands."""
     hint = re.sub(r"\bconfig_([a-z]+)\(\)", r"trunkline db config \1", hint)
-    return re.sub(r"\b(log|tube)_([a-z]+)\(\)", r"trunkline \1 \2", hint)
+    return re.sub(r"\b(log|broker|tube)_([a-z]+)\(\)", r"trunkline \1 \2", hint)
 
 
 def _forget_stdout() -> None:

@@ -9,27 +9,30 @@ insert into trunkline.config (name, value, default_value, type, minimum, descrip
   ('broker.condition_timeout', '1 second', '1 second', 'interval', '1 millisecond',
    'how long one condition may take over a hundred events before it is quarantined'),
   ('broker.condition_bytes', '10000', '10000', 'int', '1', 'how long the text of a condition may be'),
-  ('broker.payload_bytes', '16777216', '16777216', 'int', '1', 'how large the payload of an event may be'),
+  ('broker.payload_bytes', '16777216', '16777216', 'int', '1', 'how large a payload may be that is given to broker_publish()'),
   ('broker.abandoned_after', '30 days', '30 days', 'interval', '0', 'how long a group without any reader is kept');
 
-/* event is the source of the sequence of the same name; seq is the id of the event.  Whoever may insert names only
-   the columns from topic on: the others say when the event became part of the history. */
+/* event is the source of the sequence of the same name.  Whoever may insert names only the columns from topic to
+   subscription: the others say when the event became part of the history.  What a topic and metadata may be is
+   checked by _event_fault(). */
 create sequence trunkline.event_seq;
 create table trunkline.event (
   slot int not null,
   xid_space int not null,
   xid xid8 not null,
   seq bigint not null,
-  topic text not null constraint event_topic_check check (topic ~ '^[^[:cntrl:]]{1,255}$'),
+  topic text not null,
   key text,
   payload jsonb not null,
-  metadata jsonb constraint event_metadata_check check (jsonb_typeof(metadata) = 'object'),
+  metadata jsonb,
   subscription bigint,
   at timestamptz not null default clock_timestamp(),
+  event_id bigint,
   constraint event_pkey primary key (xid, seq, slot)
 ) partition by list (slot);
 comment on table trunkline.event is 'Events. Publish with broker_publish(), or insert (topic, payload, key, metadata).';
 comment on column trunkline.event.subscription is 'Deliver to this subscription alone, whatever its condition.';
+comment on column trunkline.event.event_id is 'The id of an event that waited for its time; NULL: seq is the id.';
 
 create table trunkline.event_due (
   event_id bigint constraint event_due_pkey primary key,

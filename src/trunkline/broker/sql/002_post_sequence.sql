@@ -3,7 +3,8 @@ alter table trunkline.event
   alter slot set default trunkline._event_slot(),
   alter xid_space set default trunkline._event_space(),
   alter xid set default pg_current_xact_id(),
-  alter seq set default nextval('trunkline.event_seq');
+  alter seq set default nextval('trunkline.event_seq'),
+  add constraint event_check check (trunkline._event_fault(topic, key, metadata) is null or trunkline._event_refuse(topic, key, metadata));
 select trunkline._sequence_create('event', '_event_keep_from', rotate_every => '20 minutes', tag => 'hashtextextended(r.topic, 0)');
 select trunkline._ring_create('delivery', '_delivery_may_leave', rotate_every => '20 minutes');
 select trunkline._cursor_write(trunkline._cursor_ensure('broker:matcher'), 0, '{"deliveries": 0}');

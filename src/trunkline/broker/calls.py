@@ -1,0 +1,140 @@
+"""What the broker asks of the database: one builder per SQL function."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from trunkline.broker.models import Event
+from trunkline.core.calls import Call, nothing, scalar
+from trunkline.core.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from trunkline.broker.models import NewEvent
+
+
+def publish(
+    topic: str,
+    payload: Any,
+    *,
+    key: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    deliver_at: datetime | None = None,
+    subscription: int | None = None,
+) -> Call[int]:
+    """Publish one event; its id."""
+    return Call(
+        "broker_publish",
+        {
+            "topic": topic,
+            "payload": json_text(payload, of="payload"),
+            "key": key,
+            "metadata": None if metadata is None else json_text(metadata, of="metadata"),
+            "deliver_at": deliver_at,
+            "subscription": subscription,
+        },
+        scalar,
+        types={
+            "topic": "text",
+            "payload": "jsonb",
+            "key": "text",
+            "metadata": "jsonb",
+            "deliver_at": "timestamptz",
+            "subscription": "bigint",
+        },
+    )
+
+
+def publish_many(events: Iterable[NewEvent]) -> Call[list[int]]:
+    """Publish events, all or none, in order; their ids."""
+    batch = list(events)
+    return Call(
+        "broker_publish_many",
+        {
+            "topics": [event.topic for event in batch],
+            "payloads": [json_text(event.payload, of="payload") for event in batch],
+            "keys": [event.key for event in batch],
+            "metadatas": [
+                None if event.metadata is None else json_text(event.metadata, of="metadata")
+                for event in batch
+            ],
+            "deliver_ats": [event.deliver_at for event in batch],
+            "subscriptions": [event.subscription for event in batch],
+        },
+        scalar,
+        types={
+            "topics": "text[]",
+            "payloads": "jsonb[]",
+            "keys": "text[]",
+            "metadatas": "jsonb[]",
+            "deliver_ats": "timestamptz[]",
+            "subscriptions": "bigint[]",
+        },
+    )
+
+
+def topic(topic: str, *, key_order: str) -> Call[None]:
+    """Say how the events of one key of a topic follow each other: committed or locked."""
+    return Call(
+        "broker_topic", {"topic": topic, "key_order": key_order}, nothing, safe_to_repeat=True
+    )
+
+
+def events(
+    from_position: int,
+    *,
+    max_events: int = 1_000,
+    topics: Sequence[str] | None = None,
+    to_position: int | None = None,
+) -> Call[list[Event]]:
+    """Events by position, all or those of some topics."""
+    return Call(
+        "broker_events",
+        {
+            "from_position": from_position,
+            "max_events": max_events,
+            "topics": None if topics is None else list(topics),
+            "to_position": to_position,
+        },
+        _events,
+        safe_to_repeat=True,
+        types={"topics": "text[]", "to_position": "bigint"},
+    )
+
+
+def head() -> Call[int]:
+    """The highest position that is numbered."""
+    return Call("broker_head", {}, scalar, safe_to_repeat=True)
+
+
+def tick() -> Call[int]:
+    """Number the events that were committed since the last tick."""
+    return Call("broker_tick", {}, scalar, safe_to_repeat=True)
+
+
+def release(*, max_events: int = 10_000) -> Call[int]:
+    """Publish events whose time has come."""
+    return Call("broker_release", {"max_events": max_events}, scalar, safe_to_repeat=True)
+
+
+def next_due() -> Call[datetime | None]:
+    """When the next event that waits for its time is due."""
+    return Call("broker_next_due", {}, scalar, safe_to_repeat=True)
+
+
+def json_text(value: Any, *, of: str) -> str:
+    """A value as JSON; `Invalid` for what JSON cannot hold."""
+    try:
+        return json.dumps(value, allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise Invalid(
+            f"the {of} cannot be written as JSON: {error}.",
+            hint="Use text, numbers, booleans, None, lists, and dicts with text as keys.",
+        ) from None
+
+
+def _events(rows: list[dict[str, Any]]) -> list[Event]:
+    return [Event(position=row.pop("up_to"), **row) for row in rows]

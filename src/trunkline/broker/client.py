@@ -1,0 +1,121 @@
+"""`Broker` and `SyncBroker`: the broker's functions as methods, one line per call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trunkline.broker import calls
+from trunkline.broker.services import BrokerSequencer
+from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    import psycopg
+
+    from trunkline.broker.models import NewEvent
+    from trunkline.core.db import AsyncDb, Db
+    from trunkline.core.lease import ProcessLease
+    from trunkline.core.listen import Listener
+    from trunkline.core.portal import Portal
+    from trunkline.core.service import Service
+
+
+class Broker(AsyncFace):
+    """Events that belong to your transaction, delivered to whoever asked by a condition."""
+
+    def __init__(self, db: AsyncDb, *, lease: ProcessLease, listener: Listener):
+        self._db = db
+        self._lease = lease
+        self._listener = listener
+
+    async def publish(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        key: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        deliver_at: datetime | None = None,
+        subscription: int | None = None,
+        on: psycopg.AsyncConnection[Any] | None = None,
+    ) -> int:
+        """Publish one event and return its id.
+
+        With ``on``, inside the transaction of that connection: the event exists when, and only
+        when, the transaction commits.
+        """
+        call = calls.publish(
+            topic,
+            payload,
+            key=key,
+            metadata=metadata,
+            deliver_at=deliver_at,
+            subscription=subscription,
+        )
+        return await self._db.run(call, on=on)
+
+    async def publish_many(
+        self, events: Iterable[NewEvent], *, on: psycopg.AsyncConnection[Any] | None = None
+    ) -> list[int]:
+        """Publish events, all or none, in order; their ids. ``on`` as in `publish`."""
+        return await self._db.run(calls.publish_many(events), on=on)
+
+    topic = awaited(calls.topic)
+    events = awaited(calls.events)
+    head = awaited(calls.head)
+    tick = awaited(calls.tick)
+    release = awaited(calls.release)
+    next_due = awaited(calls.next_due)
+
+    def services(self) -> Sequence[Service]:
+        """The background work of the broker that ``trunkline up`` runs."""
+        return [BrokerSequencer(self._db)]
+
+    async def close(self) -> None:
+        """Finish what is under way."""
+
+
+class SyncBroker(SyncFace):
+    """The blocking twin of `Broker`."""
+
+    def __init__(self, db: Db, portal: Portal, broker: Broker):
+        self._db = db
+        self._portal = portal
+        self._broker = broker
+
+    def publish(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        key: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        deliver_at: datetime | None = None,
+        subscription: int | None = None,
+        on: psycopg.Connection[Any] | None = None,
+    ) -> int:
+        """As `Broker.publish`."""
+        call = calls.publish(
+            topic,
+            payload,
+            key=key,
+            metadata=metadata,
+            deliver_at=deliver_at,
+            subscription=subscription,
+        )
+        return self._db.run(call, on=on)
+
+    def publish_many(
+        self, events: Iterable[NewEvent], *, on: psycopg.Connection[Any] | None = None
+    ) -> list[int]:
+        """As `Broker.publish_many`."""
+        return self._db.run(calls.publish_many(events), on=on)
+
+    topic = blocking(calls.topic)
+    events = blocking(calls.events)
+    head = blocking(calls.head)
+    tick = blocking(calls.tick)
+    release = blocking(calls.release)
+    next_due = blocking(calls.next_due)

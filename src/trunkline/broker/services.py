@@ -1,0 +1,25 @@
+"""Background services of the broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trunkline.broker import calls
+from trunkline.core.service import Service
+
+if TYPE_CHECKING:
+    from trunkline.core.db import AsyncDb
+
+
+class BrokerSequencer(Service):
+    """Publishes what is due and numbers what was committed. Any number may run; one works."""
+
+    name = "broker-sequencer"
+    interval = 0.05
+
+    def __init__(self, db: AsyncDb):
+        self._db = db
+
+    async def run_once(self) -> int:
+        released = await self._db.run(calls.release())
+        return released + await self._db.run(calls.tick())

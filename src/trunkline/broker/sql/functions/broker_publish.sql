@@ -1,0 +1,27 @@
+/* Publish one event in the transaction of the caller: it is part of what that commits, and gone when that is rolled
+   back.  key: events of one key are handled in order.  deliver_at: not before that time; one that has passed means
+   now.  subscription: for that one alone, whatever its condition.  The setting trunkline.traceparent goes into
+   metadata that has no traceparent.  Returns the id of the event.
+   Writes: event or event_due.  Locks: the key, in topics whose key_order is locked.
+   Errors: TL404 no such subscription, TL413, TL422. */
+create or replace function trunkline.broker_publish(
+  topic text, payload jsonb, key text default null, metadata jsonb default null,
+  deliver_at timestamptz default null, subscription bigint default null)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  id bigint;
+begin
+  if payload is null or trunkline._event_fault(topic, key, metadata) is not null or deliver_at is not null or subscription is not null
+     or exists (select from trunkline.broker_topic t where t.topic = broker_publish.topic and t.key_order = 'locked')
+     or pg_column_size(payload) > (select c.value::int from trunkline.config c where c.name = 'broker.payload_bytes') then
+    return (trunkline.broker_publish_many(array[topic], array[payload], array[key], array[metadata], array[deliver_at], array[subscription]))[1];
+  end if;
+  insert into trunkline.event (slot, xid_space, xid, seq, topic, key, payload, metadata)
+  select r.current, trunkline._xid_space(), pg_current_xact_id(), nextval('trunkline.event_seq'),
+         broker_publish.topic, broker_publish.key, broker_publish.payload, trunkline._event_traced(broker_publish.metadata)
+    from trunkline.ring r where r.ring = 'event'
+  returning seq into id;
+  return id;
+end $$;
+comment on function trunkline.broker_publish(text, jsonb, text, jsonb, timestamptz, bigint) is 'Publish one event in the transaction of the caller.';
+select trunkline._access('broker_publish(text, jsonb, text, jsonb, timestamptz, bigint)', 'writer');

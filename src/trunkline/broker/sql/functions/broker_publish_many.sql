@@ -1,0 +1,35 @@
+/* Publish events in the transaction of the caller, all or none, in the order of the arrays.  An array that is NULL
+   stands for NULLs; broker_publish() says what each is for.  Returns the ids in the order of the batch.
+   Writes: event, event_due.  Locks: in topics whose key_order is locked the keys, in an order that all batches share.
+   Errors: TL404 no such subscription, TL413, TL422; the message names the place in the batch. */
+create or replace function trunkline.broker_publish_many(
+  topics text[], payloads jsonb[], keys text[] default null, metadatas jsonb[] default null,
+  deliver_ats timestamptz[] default null, subscriptions bigint[] default null)
+returns bigint[] language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  n int := cardinality(topics);
+  space int := trunkline._xid_space();
+  now_ timestamptz := clock_timestamp();
+  waits boolean := exists (select from unnest(deliver_ats) d (at) where d.at > now_);
+  ids bigint[];
+begin
+  perform trunkline._event_check(topics, payloads, keys, metadatas, deliver_ats, subscriptions);
+  perform trunkline._event_lock(topics, keys);
+  ids := array(select nextval('trunkline.event_seq') from generate_series(1, n));
+  insert into trunkline.event (slot, xid_space, xid, seq, topic, key, payload, metadata, subscription)
+  select r.current, space, pg_current_xact_id(), u.id, u.topic, u.key, u.payload, trunkline._event_traced(u.metadata), u.subscription
+    from trunkline.ring r, unnest(ids, topics, payloads, keys, metadatas, subscriptions, deliver_ats)
+           u (id, topic, payload, key, metadata, subscription, deliver_at)
+   where r.ring = 'event' and (not waits or u.deliver_at is null or u.deliver_at <= now_);
+  if waits then
+    insert into trunkline.event_due (event_id, deliver_at, topic, key, payload, metadata, subscription)
+    select u.id, u.deliver_at, u.topic, u.key, u.payload, trunkline._event_traced(u.metadata), u.subscription
+      from unnest(ids, topics, payloads, keys, metadatas, subscriptions, deliver_ats)
+             u (id, topic, payload, key, metadata, subscription, deliver_at)
+     where u.deliver_at > now_;
+  end if;
+  return ids;
+end $$;
+comment on function trunkline.broker_publish_many(text[], jsonb[], text[], jsonb[], timestamptz[], bigint[]) is
+  'Publish events in the transaction of the caller, in order.';
+select trunkline._access('broker_publish_many(text[], jsonb[], text[], jsonb[], timestamptz[], bigint[])', 'writer');

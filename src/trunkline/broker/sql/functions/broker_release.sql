@@ -1,0 +1,23 @@
+/* Publish events whose time has come, in the order of their times, and keep their ids.  Any number may call it: each
+   event is taken by one.  Returns how many; writes nothing when none is due.  Writes: event, event_due. */
+create or replace function trunkline.broker_release(max_events int default 10000)
+returns int language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  released int;
+begin
+  if max_events is null or max_events < 1 then
+    perform trunkline._raise('TL422', format('max_events is at least 1, got %s.', coalesce(max_events::text, 'NULL')));
+  end if;
+  with due as materialized (
+    select d.event_id from trunkline.event_due d where d.deliver_at <= clock_timestamp()
+     order by d.deliver_at, d.event_id limit max_events for update skip locked),
+  gone as (delete from trunkline.event_due d where d.event_id in (select t.event_id from due t) returning d.*),
+  here as materialized (select r.current, trunkline._xid_space() as space from trunkline.ring r where r.ring = 'event')
+  insert into trunkline.event (slot, xid_space, xid, seq, topic, key, payload, metadata, subscription, at, event_id)
+  select h.current, h.space, pg_current_xact_id(), nextval('trunkline.event_seq'), g.topic, g.key, g.payload, g.metadata, g.subscription, g.at, g.event_id
+    from (select * from gone g order by g.deliver_at, g.event_id) g, here h;
+  get diagnostics released = row_count;
+  return released;
+end $$;
+comment on function trunkline.broker_release(int) is 'Publish events whose time has come.';
+select trunkline._access('broker_release(int)', 'reader');

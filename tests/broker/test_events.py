@@ -1,0 +1,120 @@
+"""Publishing: an event is part of its transaction, whatever becomes of that."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.broker.steps import call, events, head, payloads, publish, tick
+from tests.fixtures.asking import ask, refused
+
+if TYPE_CHECKING:
+    from tests.broker.steps import Session
+
+
+def test_a_published_event_is_read_as_it_was_given(session: Session) -> None:
+    event_id = publish(session, "orders.made", {"total": 5}, key="k", metadata={"by": "me"})
+    assert tick(session) == 1
+    (event,) = events(session)
+    assert (event.position, event.event_id) == (1, event_id)
+    assert (event.topic, event.key) == ("orders.made", "k")
+    assert (event.payload, event.metadata) == ({"total": 5}, {"by": "me"})
+    assert event.subscription is None
+
+
+def test_what_is_rolled_back_leaves_no_trace(session: Session, other: Session) -> None:
+    publish(other, "a", "undone")
+    publish(other, "a", "later", deliver_at="2100-01-01")
+    other.rollback()
+    publish(session, "a", "kept")
+    assert payloads(session) == ["kept"]
+    assert ask(session, "select count(*) from trunkline.event_due") == 0
+
+
+def test_a_batch_keeps_its_order_and_returns_its_ids(session: Session) -> None:
+    topics = ["b", "a", "b", "c"]
+    rows = call(
+        session,
+        "broker_publish_many",
+        topics=topics,
+        payloads=[json.dumps(n) for n in range(4)],
+        keys=["x", None, "y", "x"],
+    )
+    tick(session)
+    found = events(session)
+    assert [event.event_id for event in found] == rows[0][0] == sorted(rows[0][0])
+    assert [event.topic for event in found] == topics
+    assert [event.payload for event in found] == [0, 1, 2, 3]
+    assert [event.key for event in found] == ["x", None, "y", "x"]
+
+
+@pytest.mark.parametrize("payload", [[1, [2]], "text", 1.5, None, True, {}, {"a": {"b": None}}])
+def test_a_payload_is_any_json(session: Session, payload: Any) -> None:
+    publish(session, "a", payload)
+    assert payloads(session) == [payload]
+
+
+def test_events_of_some_topics_are_read_by_position(session: Session) -> None:
+    for number in range(10):
+        publish(session, f"topic{number % 3}", number)
+    tick(session)
+    assert [event.payload for event in events(session, topics=["topic1"])] == [1, 4, 7]
+    chosen = events(session, 5, topics=["topic0", "topic2", "none"], max_events=3)
+    assert [(event.position, event.payload) for event in chosen] == [(6, 5), (7, 6), (9, 8)]
+    assert [event.payload for event in events(session, 3, to_position=4)] == [2, 3]
+    assert events(session, topics=[]) == events(session, head(session) + 1) == []
+
+
+def test_a_topic_whose_tag_is_that_of_another_is_told_from_it(session: Session) -> None:
+    publish(session, "wanted", 1)
+    publish(session, "other", 2)
+    publish(session, "wanted", 3)
+    tick(session)
+    same = "array_fill(hashtextextended('wanted', 0), array[3])"
+    session.execute(f"update trunkline.tick set tags = {same} where sequence = 'event' and n = 3")
+    found = events(session, topics=["wanted"], max_events=2)
+    assert [event.payload for event in found] == [1, 3]
+
+
+def test_events_are_found_in_every_slot_of_the_ring(session: Session) -> None:
+    session.execute("select trunkline.config_set('ring.event.rotate_every', '1 millisecond')")
+    for number in range(6):
+        publish(session, "a", number)
+        if number % 2:
+            tick(session)
+        session.execute("call trunkline.maintain()")
+    slots = "select count(distinct slot) from trunkline.event"
+    assert ask(session, slots) > 3
+    assert payloads(session) == list(range(6))
+    assert payloads(session, 4, to_position=5) == [3, 4]
+
+
+def test_positions_far_apart_are_found_in_their_ticks(session: Session) -> None:
+    for number in range(5):
+        call(
+            session,
+            "broker_publish_many",
+            topics=["rare", *["often"] * 150],
+            payloads=[str(number)] * 151,
+        )
+        tick(session)
+    assert [event.payload for event in events(session, topics=["rare"])] == list(range(5))
+
+
+@pytest.mark.parametrize("topic", ["a\nb", "", "x" * 256, "tab\there", None])
+def test_a_topic_that_cannot_be_is_refused_in_words(session: Session, topic: str | None) -> None:
+    for statement in (
+        "select trunkline.broker_publish(%s, '1')",
+        "select trunkline.broker_publish_many(array[%s], array['1'::jsonb])",
+    ):
+        with refused("TL422") as caught:
+            session.execute(statement, [topic])
+        assert "topic" in str(caught.value)
+    if topic is not None:
+        with refused("TL422") as caught:
+            session.execute(
+                "insert into trunkline.event (topic, payload) values (%s, '1')", [topic]
+            )
+        assert "control character" in str(caught.value)
+    assert payloads(session) == []
