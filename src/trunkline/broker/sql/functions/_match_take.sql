@@ -13,7 +13,7 @@ begin
   if slots is not null then
     execute format($sql$
       insert into pg_temp.trunkline_batch (place, event_position, event_id, topic, key, payload, metadata, at, subscription, lane_bucket)
-      select (p.up_to - $1 + 1)::int, p.up_to, e.seq, e.topic, e.key, e.payload, e.metadata, e.at, e.subscription,
+      select (p.up_to - $1 + 1)::int, p.up_to, coalesce(e.event_id, e.seq), e.topic, e.key, e.payload, e.metadata, e.at, e.subscription,
              (hashtextextended(coalesce(e.key, e.topic), 0) & 63)::int
         from trunkline._sequence_rows('event', $1, $2) p
         join lateral (select * from (%s) e where e.xid = p.xid and e.seq = p.seq) e on true $sql$, slots)
