@@ -1,28 +1,49 @@
-"""Connections for tests that speak to the broker in SQL, each test in a database of its own."""
+"""Connections for tests that speak to the broker.
+
+They share one database, which every test finds as if it were fresh: without events, groups, topics,
+settings and tables of others, and with positions from 1. A test that changes what is below, or
+needs roles, asks for `dsn`.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.broker.steps import connections
+from tests.broker.steps import connections, swept
+from tests.fixtures.postgres import new_database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.broker.steps import Session
+    from tests.fixtures.postgres import AnyServer
+
+
+@pytest.fixture(scope="session")
+def shared_dsn(server: AnyServer, template: str) -> Iterator[str]:
+    with new_database(server, template=template) as name:
+        yield server.dsn(name)
 
 
 @pytest.fixture
-def connect(dsn: str) -> Iterator[Callable[..., Session]]:
+def clean_dsn(shared_dsn: str) -> str:
+    """The shared database, swept; for tests of clients and services."""
+    with connections(shared_dsn) as open_one:
+        swept(open_one())
+    return shared_dsn
+
+
+@pytest.fixture
+def connect(clean_dsn: str) -> Iterator[Callable[..., Session]]:
     """Open connections to the database: ``connect(autocommit=False)``."""
-    with connections(dsn) as open_one:
+    with connections(clean_dsn) as open_one:
         yield open_one
 
 
 @pytest.fixture
 def session(connect: Callable[..., Session]) -> Session:
-    """A session in a fresh database."""
+    """A session in the database."""
     return connect()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 from psycopg import sql
-from tests.fixtures.asking import ask
+from tests.fixtures.asking import ask, column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,6 +40,51 @@ def connections(dsn: str) -> Iterator[Callable[..., Session]]:
             return opened.enter_context(closing(connection))
 
         yield open_one
+
+
+SWEEP = """
+do $$
+declare
+  name text;
+begin
+  for name in select nspname from pg_namespace
+               where nspname !~ '^pg_' and nspname not in ('trunkline', 'information_schema') loop
+    execute format('drop schema %I cascade', name);
+  end loop;
+  perform trunkline.log_delete(t.topic) from trunkline.log_topic t;
+  foreach name in array array[  -- TRUNCATE of every slot of every ring would take longer
+    'lease', 'owner', 'party', 'tick', 'cursor', 'cursor_key', 'event', 'event_due', 'delivery',
+    'broker_topic', 'broker_group', 'broker_condition'] loop
+    execute format('delete from trunkline.%I', name);
+  end loop;
+  update trunkline.config set value = default_value where value <> default_value;
+  update trunkline.ring set current = 0, rotated_at = clock_timestamp(), held_since = null,
+    held_by = null;
+  update trunkline.ring_slot
+     set left_at = null, free_since = null, snapshot = null, xid_space = null, up_to = null
+   where coalesce(left_at, free_since) is not null or snapshot is not null;
+  perform setval(s.seqrelid::regclass, 1, false) from pg_sequence s
+     join pg_class c on c.oid = s.seqrelid
+    where c.relname in ('event_seq', 'broker_group_group_id_seq',
+      'broker_subscription_subscription_seq', 'broker_condition_condition_id_seq');
+  perform trunkline._cursor_write(
+    trunkline._cursor_ensure('broker:matcher'), 0, '{"deliveries": 0}');
+end $$;
+create schema public;
+grant usage on schema public to public;
+"""
+
+
+def swept(session: Session) -> Session:
+    """Remove what an earlier test left."""
+    session.execute("set lock_timeout = '5s'")
+    for gid in column(
+        session, "select gid from pg_prepared_xacts where database = current_database()"
+    ):
+        session.execute(sql.SQL("rollback prepared {}").format(gid))
+    session.execute(SWEEP)
+    session.execute("reset lock_timeout")
+    return session
 
 
 def call(session: Session, name: str, /, **arguments: Any) -> list[tuple[Any, ...]]:
