@@ -111,6 +111,35 @@ create table trunkline.broker_holder (
 );
 comment on table trunkline.broker_holder is 'Processes that keep a subscription from expiring as long as their lease lasts.';
 
+/* What a condition may name: e is an event, s a subscription.  Both tables stay empty: the matcher puts the events at hand
+   and broker_subscription_live in their place. */
+create table trunkline.broker_match_event (
+  place int not null,
+  event_position bigint not null,
+  event_id bigint not null,
+  topic text not null,
+  key text,
+  payload jsonb not null,
+  metadata jsonb,
+  at timestamptz not null,
+  subscription bigint
+);
+comment on table trunkline.broker_match_event is 'The columns of an event that a condition may name as e. Always empty.';
+
+create table trunkline.broker_match_subscription (
+  subscription bigint not null,
+  group_name text not null,
+  params jsonb not null
+);
+comment on table trunkline.broker_match_subscription is 'The columns of a subscription that a condition may name as s. Always empty.';
+
+-- a left join: it costs nothing where a condition does not name the group
+create view trunkline.broker_subscription_live as
+  select s.subscription, g.group_name, s.params, s.from_position, s.condition_id, s.key_hash
+    from trunkline.broker_subscription s left join trunkline.broker_group g on g.group_id = s.group_id
+   where s.quarantined_at is null and s.caught_up_to is null;
+comment on view trunkline.broker_subscription_live is 'Subscriptions that are matched with all others.';
+
 /* Deliveries: numbered one by one; a row holds those of one lane that one round of the matcher found. */
 create table trunkline.delivery (
   slot int not null,

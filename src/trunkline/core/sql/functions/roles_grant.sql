@@ -1,5 +1,6 @@
 /* Make the roles if this user may, then grant what the files of this schema declare.
-   Returns one row per role: whether it is there.  Run it again after a DBA made the roles. */
+   Returns one row per role: whether it is there.  Run it again after a DBA made the roles.  Functions
+   _grant_<capability>() are called at the end, for what is granted otherwise. */
 create or replace function trunkline.roles_grant()
 returns table (role_name text, there boolean) language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -51,6 +52,9 @@ begin
     loop
       execute format('grant execute on routine trunkline.%s to %I', declared.signature, kind);
     end loop;
+  end loop;
+  for declared in select p.proname from pg_proc p where p.pronamespace = 'trunkline'::regnamespace and p.proname ~ '^_grant_' loop
+    execute format('select trunkline.%I()', declared.proname);
   end loop;
 end $$;
 comment on function trunkline.roles_grant() is

@@ -1,0 +1,26 @@
+/* How the server understands an expression over e and s: its tree, its canonical text and its type.  Belongs to
+   trunkline_matcher.  Nothing is executed: the cursor over EXPLAIN is opened for the parser to insist on one statement,
+   and a view with the same text is made only to look at.  Raises whatever the server says. */
+create or replace function trunkline._condition_parse(expression text, out tree text, out canonical text, out type text)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set timezone = 'UTC' set datestyle = 'ISO, YMD' set intervalstyle = 'postgres'
+set quote_all_identifiers = off as $$
+declare
+  name text := 'trunkline_condition_' || replace(gen_random_uuid()::text, '-', '');
+  query text := 'select (' || expression || E'\n) as holds from trunkline.broker_match_event e, trunkline.broker_match_subscription s';
+  head text := ' SELECT ';
+  tail text := E' AS holds\n   FROM trunkline.broker_match_event e,\n    trunkline.broker_match_subscription s;';
+  portal refcursor;
+begin
+  open portal for execute 'explain ' || query;
+  close portal;
+  execute 'create temp view ' || name || ' as ' || query;
+  select r.ev_action::text, pg_get_viewdef(r.ev_class), format_type(a.atttypid, null) into strict tree, canonical, type
+    from pg_rewrite r join pg_attribute a on a.attrelid = r.ev_class and a.attnum = 1
+   where r.ev_class = ('pg_temp.' || name)::regclass;
+  execute 'drop view pg_temp.' || name;
+  if not (starts_with(canonical, head) and right(canonical, length(tail)) = tail) or regexp_count(tree, '\{QUERY ') <> 1 then
+    raise exception using errcode = 'syntax_error', message = 'it is more than one expression';
+  end if;
+  canonical := substr(canonical, length(head) + 1, length(canonical) - length(head) - length(tail));
+end $$;

@@ -1,0 +1,23 @@
+/* The first position that a new subscription wants.  Errors: TL410 when events from there on have left, TL422. */
+create or replace function trunkline._subscription_begins(from_position bigint, from_time timestamptz)
+returns bigint language plpgsql stable as $$
+declare
+  head bigint := trunkline.broker_head();
+  first_one bigint := (select min(t.first_position) from trunkline.tick t where t.sequence = 'event');
+begin
+  if from_position is not null and from_time is not null then
+    perform trunkline._raise('TL422', 'begin at a position or at a time, not both.');
+  elsif from_position < 1 then
+    perform trunkline._raise('TL422', format('positions begin at 1, got %s.', from_position));
+  elsif from_position > head + 1 then
+    perform trunkline._raise('TL422', format('position %s does not exist yet: the last one is %s.', from_position, head),
+      'Leave from_position out to begin with the next event.', jsonb_build_object('head', head));
+  elsif from_position < coalesce(first_one, head + 1) then
+    perform trunkline._raise('TL410', format('events from position %s on have left; the first one there is %s.', from_position, coalesce(first_one, head + 1)),
+      'Begin there.', jsonb_build_object('first', coalesce(first_one, head + 1)));
+  elsif from_time is not null then
+    -- a tick holds events of one moment: whoever begins in its middle gets the whole of it
+    return coalesce((select t.first_position from trunkline.tick t where t.sequence = 'event' and t.at >= from_time order by t.first_position limit 1), head + 1);
+  end if;
+  return coalesce(from_position, head + 1);
+end $$;

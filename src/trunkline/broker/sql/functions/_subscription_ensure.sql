@@ -1,0 +1,35 @@
+/* The row of a subscription, made on first use.  The same content is compared in full; the digest only makes it fit an
+   index.  One that is there keeps what it has matched; its expiry becomes the longer one, none being the longest.
+   It is locked against removal until the transaction ends.  TL409. */
+create or replace function trunkline._subscription_ensure(of_group trunkline.broker_group, wanted trunkline.broker_condition, effective jsonb, condition text, params jsonb,
+  expiry interval, begins bigint)
+returns trunkline.broker_subscription language plpgsql as $$
+declare
+  present trunkline.broker_subscription;
+  content bytea := sha256(convert_to(effective::text, 'UTF8'));
+  number bigint;
+begin
+  loop
+    select s.* into present from trunkline.broker_subscription s
+     where s.group_id = of_group.group_id and s.condition_id = wanted.condition_id and s.digest = content for key share;
+    exit when found;
+    number := nextval(pg_get_serial_sequence('trunkline.broker_subscription', 'subscription'));
+    insert into trunkline.broker_subscription (subscription, group_id, condition_id, params, digest, given, key_hash, from_position, caught_up_to, expiry, idle_since)
+    overriding system value
+    values (number, of_group.group_id, wanted.condition_id, effective, content,
+            jsonb_build_object('condition', case wanted.kind when 'sql' then to_jsonb(condition) else trunkline._condition_form(condition) end, 'params', params),
+            trunkline._condition_hash(wanted.subscription_key, number, of_group.group_name, effective), begins,
+            case when begins <= trunkline.broker_head() then begins - 1 end, expiry, clock_timestamp())
+    on conflict on constraint broker_subscription_content do nothing;
+  end loop;
+  if present.params::text <> effective::text then
+    perform trunkline._raise('TL409', format('subscription %s has the digest of other params.', present.subscription), 'Add anything to the params.');
+  end if;
+  if present.expiry < expiry or (expiry is null and present.expiry is not null) then
+    update trunkline.broker_subscription s set expiry = _subscription_ensure.expiry where s.subscription = present.subscription returning s.* into present;
+  end if;
+  if present.expiry is not null and present.idle_since < clock_timestamp() - present.expiry / 10 then
+    update trunkline.broker_subscription s set idle_since = clock_timestamp() where s.subscription = present.subscription returning s.* into present;
+  end if;
+  return present;
+end $$;

@@ -1,0 +1,17 @@
+/* Keep a subscription from expiring as long as the lease of a process lasts.  Writes once.
+   Errors: TL404, TL423 without a living lease. */
+create or replace function trunkline.broker_hold(subscription bigint, process uuid)
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if not trunkline._lease_living(process) then
+    perform trunkline._raise('TL423', format('process %s has no living lease.', process), 'Call lease_renew() first, and again every third of lease.ttl.');
+  end if;
+  perform 1 from trunkline.broker_subscription s where s.subscription = broker_hold.subscription for key share;
+  if not found then
+    perform trunkline._subscription_missing(subscription);
+  end if;
+  insert into trunkline.broker_holder (subscription, process) values (broker_hold.subscription, broker_hold.process)
+  on conflict on constraint broker_holder_pkey do nothing;
+end $$;
+comment on function trunkline.broker_hold(bigint, uuid) is 'Keep a subscription from expiring as long as the lease of a process lasts.';
+select trunkline._access('broker_hold(bigint, uuid)', 'reader');

@@ -1,0 +1,37 @@
+/* Subscribe a group to the events for which a condition holds; returns the number of the subscription.  The same group,
+   condition and params give the same subscription; of two expiries the longer wins, and none wins over any.
+   condition: a boolean expression over e and s, or the JSON form; NULL for every event.  params: what it reads as s.params.
+   expiry: the subscription goes when it has not been held for so long, see broker_hold(); process holds it at once.
+   from_position, from_time: events of the past are matched first; without, what is published from now on.
+   handler: make a reader of the group for this subscription, in the same transaction; ordering is "strict" or "skip".
+   Errors: TL409, TL410 when the past has left, TL413, TL422, TL423 without a living lease. */
+create or replace function trunkline.broker_subscribe(group_name text, condition text default null, params jsonb default '{}', expiry interval default null,
+  from_position bigint default null, from_time timestamptz default null, process uuid default null, handler text default null,
+  ordering text default null, lanes int default null)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  wanted record;
+  present trunkline.broker_subscription;
+  of_group trunkline.broker_group;
+  begins bigint;
+begin
+  if expiry <= '0' then
+    perform trunkline._raise('TL422', format('an expiry is longer than nothing, got %s.', expiry));
+  elsif ordering is not null and handler is null then
+    perform trunkline._raise('TL422', 'ordering is that of a handler: name the handler too.');
+  end if;
+  begins := trunkline._subscription_begins(from_position, from_time);
+  wanted := trunkline._condition_ensure(condition, params);
+  of_group := trunkline._broker_group_ensure(group_name, lanes, expiry is null);
+  present := trunkline._subscription_ensure(of_group, wanted.found_one, wanted.effective, condition, params, expiry, begins);
+  if process is not null then
+    perform trunkline.broker_hold(present.subscription, process);
+  end if;
+  if handler is not null then
+    perform trunkline._broker_handler_ensure(of_group.group_id, handler, present.subscription, ordering);
+  end if;
+  return present.subscription;
+end $$;
+comment on function trunkline.broker_subscribe(text, text, jsonb, interval, bigint, timestamptz, uuid, text, text, int) is
+  'Subscribe a group to the events for which a condition holds; the same content gives the same subscription.';
+select trunkline._access('broker_subscribe(text, text, jsonb, interval, bigint, timestamptz, uuid, text, text, int)', 'reader');
