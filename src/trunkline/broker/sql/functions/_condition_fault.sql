@@ -6,13 +6,14 @@ returns text language sql stable as $$
   select coalesce(
     (select format('%s is not allowed', case m[1]
               when 'SUBLINK' then 'a sub-select' when 'AGGREF' then 'an aggregate' when 'WINDOWFUNC' then 'a window function'
-              when 'COERCETODOMAIN' then 'a domain' when 'PARAM' then 'a parameter' else lower(m[1]) end)
-       from regexp_matches(tree, '\{([A-Z_]+)', 'g') m
+              when 'COERCETODOMAIN' then 'a domain' else lower(m[1]) end)
+       from regexp_matches(tree, '\{([A-Z_]+)', 'g') with ordinality m (m, place)
       where m[1] <> all (array['QUERY', 'RANGETBLENTRY', 'RTEPERMISSIONINFO', 'ALIAS', 'FROMEXPR', 'RANGETBLREF', 'TARGETENTRY',
               'VAR', 'CONST', 'OPEXPR', 'FUNCEXPR', 'BOOLEXPR', 'NULLTEST', 'BOOLEANTEST', 'DISTINCTEXPR', 'NULLIFEXPR',
               'SCALARARRAYOPEXPR', 'ARRAYEXPR', 'COALESCEEXPR', 'CASEEXPR', 'CASEWHEN', 'CASETESTEXPR', 'MINMAXEXPR',
               'RELABELTYPE', 'COERCEVIAIO', 'ARRAYCOERCEEXPR', 'COLLATEEXPR', 'ROWEXPR', 'ROWCOMPAREEXPR', 'SUBSCRIPTINGREF',
-              'SQLVALUEFUNCTION', 'NAMEDARGEXPR']) limit 1),
+              'SQLVALUEFUNCTION', 'NAMEDARGEXPR']) order by m.place limit 1),
+    case when regexp_count(tree, '\{QUERY ') <> 1 then 'it is more than one expression' end,
     (select case when m[1] = '0' then 'a whole row is not allowed: name its columns' else 'a system column is not allowed' end
        from regexp_matches(tree, ':varattno (0|-\d+)', 'g') m limit 1),
     -- beyond 8: current_user and its like

@@ -8,19 +8,20 @@ set quote_all_identifiers = off as $$
 declare
   name text := 'trunkline_condition_' || replace(gen_random_uuid()::text, '-', '');
   query text := 'select (' || expression || E'\n) as holds from trunkline.broker_match_event e, trunkline.broker_match_subscription s';
-  head text := ' SELECT ';
+  head text := ' SELECT';
   tail text := E' AS holds\n   FROM trunkline.broker_match_event e,\n    trunkline.broker_match_subscription s;';
   portal refcursor;
+  columns int;
 begin
   open portal for execute 'explain ' || query;
   close portal;
   execute 'create temp view ' || name || ' as ' || query;
-  select r.ev_action::text, pg_get_viewdef(r.ev_class), format_type(a.atttypid, null) into strict tree, canonical, type
-    from pg_rewrite r join pg_attribute a on a.attrelid = r.ev_class and a.attnum = 1
+  select r.ev_action::text, pg_get_viewdef(r.ev_class), format_type(a.atttypid, null), c.relnatts into strict tree, canonical, type, columns
+    from pg_rewrite r join pg_class c on c.oid = r.ev_class join pg_attribute a on a.attrelid = r.ev_class and a.attnum = 1
    where r.ev_class = ('pg_temp.' || name)::regclass;
   execute 'drop view pg_temp.' || name;
-  if not (starts_with(canonical, head) and right(canonical, length(tail)) = tail) or regexp_count(tree, '\{QUERY ') <> 1 then
+  if columns <> 1 or not (starts_with(canonical, head) and right(canonical, length(tail)) = tail) then
     raise exception using errcode = 'syntax_error', message = 'it is more than one expression';
   end if;
-  canonical := substr(canonical, length(head) + 1, length(canonical) - length(head) - length(tail));
+  canonical := btrim(substr(canonical, length(head) + 1, length(canonical) - length(head) - length(tail)), E' \n');
 end $$;
