@@ -108,7 +108,7 @@ REFUSED = {
 
 
 @pytest.fixture(scope="module")
-def shared_dsn(server: AnyServer, template: str) -> Iterator[str]:
+def lawless_dsn(server: AnyServer, template: str) -> Iterator[str]:
     """A database with functions, types and operators of a user."""
     with new_database(server, template=template) as name:
         with psycopg.connect(server.dsn(name)) as opened:
@@ -117,10 +117,10 @@ def shared_dsn(server: AnyServer, template: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def session(shared_dsn: str) -> Iterator[Session]:
+def session(lawless_dsn: str) -> Iterator[Session]:
     """A session that leaves nothing behind."""
     with (
-        closing(psycopg.connect(shared_dsn, autocommit=True)) as opened,
+        closing(psycopg.connect(lawless_dsn, autocommit=True)) as opened,
         opened.transaction(force_rollback=True),
     ):
         yield opened
