@@ -201,7 +201,7 @@ create table trunkline.broker_trial (
   lane int not null,
   delivery bigint not null,
   attempts int not null,
-  constraint broker_trial_pkey primary key (group_id, handler, lane),
+  constraint broker_trial_pkey primary key (group_id, handler, lane, delivery),
   constraint broker_trial_handler foreign key (group_id, handler) references trunkline.broker_handler on delete cascade
 );
-comment on table trunkline.broker_trial is 'The event that a lane tries alone, because the process before died over it or its neighbours.';
+comment on table trunkline.broker_trial is 'Events that a lane tries alone, because the process before died over one of them, and how often.';

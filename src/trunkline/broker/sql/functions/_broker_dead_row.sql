@@ -1,0 +1,13 @@
+/* The row of a dead letter; TL404. */
+create or replace function trunkline._broker_dead_row(retry bigint)
+returns trunkline.broker_retry language plpgsql stable as $$
+declare
+  letter trunkline.broker_retry;
+begin
+  select r.* into letter from trunkline.broker_retry r where r.retry = _broker_dead_row.retry and r.status = 'dead';
+  if not found then
+    perform trunkline._raise('TL404', format('there is no dead letter %s.', coalesce(retry::text, 'NULL')),
+      'List what there is with broker_dead_list().', jsonb_build_object('retry', retry));
+  end if;
+  return letter;
+end $$;
