@@ -33,6 +33,7 @@ from trunkline.core.calls import AsyncFace
 from trunkline.log import assigned, client, consumer, models, producer
 from trunkline.spark import (
     delta_sink,
+    events_source,
     iceberg_sink,
     log_sink,
     log_source,
@@ -136,6 +137,7 @@ FORMATS: dict[str, dict[str, type[Options]]] = {
         "write": table_sink.TableSinkOptions,
     },
     "trunkline.tube": {"read": tube_source.TubeOptions},
+    "trunkline.events": {"read": events_source.EventsOptions},
     "trunkline.delta": {"write": delta_sink.DeltaSinkOptions},
     "trunkline.iceberg": {"write": iceberg_sink.IcebergSinkOptions},
 }

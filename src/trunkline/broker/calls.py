@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from trunkline.broker.models import Event
-from trunkline.core.calls import Call, nothing, scalar
+from trunkline.broker.models import Ends, Event
+from trunkline.core.calls import Call, nothing, one, scalar
 from trunkline.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -123,6 +123,29 @@ def release(*, max_events: int = 10_000) -> Call[int]:
 def next_due() -> Call[datetime | None]:
     """When the next event that waits for its time is due."""
     return Call("broker_next_due", {}, scalar, safe_to_repeat=True)
+
+
+def forward(topic: str, *, max_events: int = 10_000) -> Call[int]:
+    """Append the events of a topic to the topic of the log with the same name; how many."""
+    return Call(
+        "broker_forward", {"topic": topic, "max_events": max_events}, scalar, safe_to_repeat=True
+    )
+
+
+def forwardable(after: int | None = None) -> Call[dict[str, int]]:
+    """Topics of the log with events that are not forwarded yet, and how many."""
+    return Call(
+        "broker_forwardable",
+        {"after": after},
+        lambda rows: {row["topic"]: row["events"] for row in rows},
+        safe_to_repeat=True,
+        types={"after": "bigint"},
+    )
+
+
+def ends(group: str | None = None) -> Call[Ends]:
+    """Where reading events, or the deliveries of a group, may begin and where it ends."""
+    return Call("broker_ends", {"group_name": group}, one(Ends), types={"group_name": "text"})
 
 
 def json_text(value: Any, *, of: str) -> str:

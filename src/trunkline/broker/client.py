@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker import calls
+from trunkline.broker.forwarder import BrokerForwarder
 from trunkline.broker.services import BrokerSequencer
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
 
@@ -68,10 +69,13 @@ class Broker(AsyncFace):
     tick = awaited(calls.tick)
     release = awaited(calls.release)
     next_due = awaited(calls.next_due)
+    forward = awaited(calls.forward)
+    forwardable = awaited(calls.forwardable)
+    ends = awaited(calls.ends)
 
     def services(self) -> Sequence[Service]:
         """The background work of the broker that ``trunkline up`` runs."""
-        return [BrokerSequencer(self._db)]
+        return [BrokerSequencer(self._db), BrokerForwarder(self._db, self._listener)]
 
     async def close(self) -> None:
         """Finish what is under way."""
@@ -119,3 +123,6 @@ class SyncBroker(SyncFace):
     tick = blocking(calls.tick)
     release = blocking(calls.release)
     next_due = blocking(calls.next_due)
+    forward = blocking(calls.forward)
+    forwardable = blocking(calls.forwardable)
+    ends = blocking(calls.ends)

@@ -33,3 +33,12 @@ class Event:
     metadata: dict[str, Any] | None
     subscription: int | None
     at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Where reading may begin and ends now; ``incarnation`` is the life of the server."""
+
+    first_one: int
+    last_one: int
+    incarnation: int

@@ -20,6 +20,7 @@ SOURCES = {
     "trunkline.log": "trunkline.spark.log_source:LogSource",
     "trunkline.table": "trunkline.spark.table_source:TableSource",
     "trunkline.tube": "trunkline.spark.tube_source:TubeSource",
+    "trunkline.events": "trunkline.spark.events_source:EventsSource",
     "trunkline.delta": "trunkline.spark.delta_sink:DeltaSource",
     "trunkline.iceberg": "trunkline.spark.iceberg_sink:IcebergSource",
 }
