@@ -15,7 +15,6 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from tests.fixtures.asking import ask, column, refused, writing_nothing
-from tests.fixtures.postgres import new_database
 from tests.log.steps import append, call, create, fetch
 
 from trunkline.broker.forwarder import BrokerForwarder
@@ -26,9 +25,9 @@ from trunkline.log.batches import decode
 from trunkline.testing import eventually, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
 
-    from tests.fixtures.postgres import AnyServer, TwoSessions
+    from tests.fixtures.postgres import TwoSessions
 
     from trunkline.core.db import AsyncDb
     from trunkline.core.embedded import Server
@@ -38,21 +37,10 @@ Session = psycopg.Connection[Any]
 PROGRAM = Path(__file__).with_name("forwarding.py")
 
 
-@pytest.fixture(scope="module")
-def shared_dsn(server: AnyServer, template: str) -> Iterator[str]:
-    """A database for all tests here; only positions go on from one to the next."""
-    with new_database(server, template=template) as name:
-        yield server.dsn(name)
-
-
 @pytest.fixture
-def dsn(shared_dsn: str) -> str:
-    """The shared database, without the topics of other tests."""
-    with closing(psycopg.connect(shared_dsn, autocommit=True)) as session:
-        session.execute("select trunkline.broker_tick()")
-        session.execute("select trunkline.log_delete(topic) from trunkline.log_topic")
-        session.execute("select trunkline.config_set('log.batch_bytes', null)")
-    return shared_dsn
+def dsn(clean_dsn: str) -> str:
+    """What the fixtures of all tests stand on is here the shared database."""
+    return clean_dsn
 
 
 @pytest.fixture
