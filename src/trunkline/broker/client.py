@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker import calls
 from trunkline.broker.forwarder import BrokerForwarder
+from trunkline.broker.enqueue import Enqueuer
+from trunkline.broker.models import NewEvent
 from trunkline.broker.services import BrokerSequencer
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     import psycopg
 
-    from trunkline.broker.models import NewEvent
     from trunkline.core.db import AsyncDb, Db
     from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener
@@ -30,6 +34,7 @@ class Broker(AsyncFace):
         self._db = db
         self._lease = lease
         self._listener = listener
+        self._enqueuers: list[Enqueuer] = []
 
     async def publish(
         self,
@@ -63,6 +68,57 @@ class Broker(AsyncFace):
         """Publish events, all or none, in order; their ids. ``on`` as in `publish`."""
         return await self._db.run(calls.publish_many(events), on=on)
 
+    async def enqueue(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        key: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        deliver_at: datetime | None = None,
+        subscription: int | None = None,
+    ) -> asyncio.Future[int]:
+        """Publish in the background, together with what others enqueue meanwhile.
+
+        Waits only while too much is in flight. Await the answer for the id of the event, or for why
+        it was not published; `flush` and the end of the connection tell failures nobody awaited.
+        """
+        event = NewEvent(topic, payload, key, metadata, deliver_at, subscription)
+        return await self._enqueuer.enqueue(event)
+
+    async def flush(self) -> None:
+        """Wait until everything that was enqueued is published; raises the first failure."""
+        for enqueuer in self._enqueuers:
+            await enqueuer.flush()
+
+    def enqueuer(
+        self,
+        *,
+        batch_events: int = 1_000,
+        linger: float = 0.01,
+        in_flight: int = 10_000,
+        patience: float = 30.0,
+    ) -> Enqueuer:
+        """An `Enqueuer` of its own: ``answer = await enqueuer.enqueue(NewEvent(...))``.
+
+        A batch goes out when it has ``batch_events``, ``linger`` seconds after its first event, or
+        on ``flush``; ``in_flight`` events at most wait. While the server is away a batch is tried
+        again for ``patience`` seconds.
+        """
+        made = Enqueuer(
+            self._db,
+            batch_events=batch_events,
+            linger=linger,
+            in_flight=in_flight,
+            patience=patience,
+        )
+        self._enqueuers.append(made)
+        return made
+
+    @cached_property
+    def _enqueuer(self) -> Enqueuer:
+        return self.enqueuer()
+
     topic = awaited(calls.topic)
     events = awaited(calls.events)
     head = awaited(calls.head)
@@ -78,7 +134,10 @@ class Broker(AsyncFace):
         return [BrokerSequencer(self._db), BrokerForwarder(self._db, self._listener)]
 
     async def close(self) -> None:
-        """Finish what is under way."""
+        """Publish what is enqueued; raises the first failure that nobody was told."""
+        async with AsyncExitStack() as last:
+            for enqueuer in self._enqueuers:
+                last.push_async_callback(enqueuer.close)
 
 
 class SyncBroker(SyncFace):
@@ -116,6 +175,32 @@ class SyncBroker(SyncFace):
     ) -> list[int]:
         """As `Broker.publish_many`."""
         return self._db.run(calls.publish_many(events), on=on)
+
+    def enqueue(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        key: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        deliver_at: datetime | None = None,
+        subscription: int | None = None,
+    ) -> None:
+        """As `Broker.enqueue`, without the answer: `flush` tells failures."""
+        self._portal.call(
+            self._broker.enqueue(
+                topic,
+                payload,
+                key=key,
+                metadata=metadata,
+                deliver_at=deliver_at,
+                subscription=subscription,
+            )
+        )
+
+    def flush(self) -> None:
+        """Wait until everything that was enqueued is published; raises the first failure."""
+        self._portal.call(self._broker.flush())
 
     topic = blocking(calls.topic)
     events = blocking(calls.events)

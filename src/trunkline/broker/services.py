@@ -16,6 +16,7 @@ class BrokerSequencer(Service):
 
     name = "broker-sequencer"
     interval = 0.05
+    pause = 0.003  # a tick takes all there is: many small ones would only cost more
 
     def __init__(self, db: AsyncDb):
         self._db = db

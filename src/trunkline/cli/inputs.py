@@ -95,6 +95,20 @@ def start(text: str, *, option: str = "--from") -> str | int | datetime:
         ) from None
 
 
+def moment(text: str, *, option: str = "--deliver-at") -> datetime:
+    """A time, or ``in 10m``."""
+    word = text.strip()
+    if word.lower().startswith("in "):
+        return datetime.now(UTC) + duration(word[3:], option=option)
+    try:
+        return datetime.fromisoformat(word).astimezone()
+    except ValueError:
+        raise Invalid(
+            f'{option} takes a time, got "{text}".',
+            hint=f'For example: {option} 2030-01-31T12:00, {option} "in 10m".',
+        ) from None
+
+
 def headers(pairs: list[str] | None) -> dict[str, str] | None:
     """``name=value`` pairs as the headers of a message."""
     found: dict[str, str] = {}

@@ -2,11 +2,6 @@
 
 import asyncio
 import os
-import sys
-import threading
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import CancelledError
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trunkline.cli.invocation import Invocation, command, flag, run_async
+from trunkline.cli.lines import Source, lines, opened
 from trunkline.cli.log import Topic
-from trunkline.cli.output import console, say
+from trunkline.cli.output import say
 
 if TYPE_CHECKING:
     from trunkline.log.models import Appended
-
-_CHUNK = 1 << 16
-_AHEAD = 16  # chunks that are read before they are sent
 
 
 def add_to(app: typer.Typer) -> None:
@@ -74,7 +67,7 @@ def append(
     )
     receipts = Receipts(topic)
     try:
-        with _opened(file) as source:
+        with opened(file) as source:
             run_async(_append(invocation, source, shape, receipts, codec))
     except BaseException:
         if receipts.messages:
@@ -82,15 +75,6 @@ def append(
             say(f"It ended early; {receipts.messages} messages are stored.")
         raise
     invocation.print(receipts.rows())
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where lines come from."""
-
-    descriptor: int
-    size: int | None
-    typed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +152,8 @@ async def _append(
             say("Type messages, one per line; ctrl-D ends.")
         async with platform.log.producer(receipts.topic, codec=codec) as producer:
             number = 0
-            async for lines in _lines(source):
-                for line in lines:
+            async for some in lines(source):
+                for line in some:
                     number += 1
                     try:
                         answer = await producer.send(**shape.message(line, number))
@@ -180,72 +164,3 @@ async def _append(
                 if receipts.failed:
                     break
                 await asyncio.sleep(0)
-
-
-async def _lines(source: Source) -> AsyncIterator[list[bytes]]:
-    """Whole lines as they come. A thread reads, so that typing and slow pipes hold up nobody.
-
-    Not the loop's own threads: the end of the program would wait for the one that reads.
-    """
-    loop = asyncio.get_running_loop()
-    chunks: asyncio.Queue[bytes] = asyncio.Queue(_AHEAD)
-
-    def feed() -> None:
-        chunk = b"."
-        while chunk:
-            try:
-                chunk = os.read(source.descriptor, _CHUNK)
-            except OSError:
-                chunk = b""
-            try:
-                asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
-            except (RuntimeError, CancelledError):
-                return  # the loop has gone
-
-    threading.Thread(target=feed, name="lines", daemon=True).start()
-    rest = b""
-    with _progress(source) as advance:
-        while chunk := await chunks.get():
-            *lines, rest = (rest + chunk).split(b"\n")
-            yield lines
-            advance(len(chunk), len(lines))
-    if rest:
-        yield [rest]
-
-
-@contextmanager
-def _opened(file: Path | None) -> Iterator[Source]:
-    from trunkline.core.errors import BadRequest
-
-    if file is None and sys.stdin is None:
-        raise BadRequest("standard input is closed.", hint="Give lines there, or name a --file.")
-    if file is None:
-        yield Source(0, None, typed=sys.stdin.isatty())
-        return
-    try:
-        opened = file.open("rb", buffering=0)
-    except OSError as error:
-        raise BadRequest(f"{file} cannot be read: {error.strerror}.") from None
-    with opened:
-        yield Source(opened.fileno(), file.stat().st_size, typed=False)
-
-
-@contextmanager
-def _progress(source: Source) -> Iterator[Any]:
-    """A bar on a terminal, for whom it is not hidden by what is being typed."""
-    if source.typed or not sys.stderr.isatty():
-        yield lambda _bytes, _lines: None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TextColumn("{task.fields[n]}"))
-    with Progress(*columns, console=console(talk=True), transient=True) as progress:
-        task = progress.add_task("append", total=source.size, n="")
-        lines = 0
-
-        def advance(read: int, more: int) -> None:
-            nonlocal lines
-            lines += more
-            progress.update(task, advance=read, n=f"{lines} messages")
-
-        yield advance

@@ -81,6 +81,8 @@ class Service(ABC):
     name: str
     interval: float = 1.0
     """Seconds between two runs when there is nothing to do."""
+    pause: float = 0.0
+    """Seconds between two runs when there was something to do."""
 
     @abstractmethod
     async def run_once(self) -> int:
@@ -151,7 +153,7 @@ class Loop:
         self._last_run = time.monotonic()
         self._run_counter.inc()
         self.ran.send(done)
-        return self._idle_wait
+        return self.service.pause if done else self._idle_wait
 
     def _failed(self, error: BaseException) -> float:
         wait = self._backoff.next()

@@ -8,3 +8,4 @@ alter table trunkline.event
 select trunkline._sequence_create('event', '_event_keep_from', rotate_every => '20 minutes', tag => 'hashtextextended(r.topic, 0)');
 select trunkline._ring_create('delivery', '_delivery_may_leave', rotate_every => '20 minutes');
 select trunkline._cursor_write(trunkline._cursor_ensure('broker:matcher'), 0, '{"deliveries": 0}');
+select trunkline._access_insert('event', array['topic', 'key', 'payload', 'metadata', 'subscription'], 'event_seq', 'writer');

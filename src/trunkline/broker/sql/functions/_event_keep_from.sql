@@ -1,5 +1,14 @@
-/* The lowest position that somebody still needs. */
+/* The lowest position that somebody still needs.  The matcher and the forwarders hold what they have not seen as long as
+   it takes; groups that have not read their deliveries and subscriptions that catch up hold events for broker.hold;
+   whatever is younger than broker.retention stays for those who may ask for it. */
 create or replace function trunkline._event_keep_from()
 returns bigint language sql stable as $$
-  select 0::bigint;
+  select least(
+    coalesce(trunkline._broker_matched(), 0) + 1,
+    (select min((trunkline._cursor_latest(k.cursor_id)).up_to) + 1 from trunkline.cursor_key k where k.resource like 'broker:forward:%'),
+    greatest(
+      least(trunkline._delivery_keep_position(),
+        (select min(s.caught_up_to) + 1 from trunkline.broker_subscription s),
+        coalesce(trunkline._tick_first_since('event', clock_timestamp() - trunkline._setting('broker.retention')::interval), trunkline.broker_head() + 1)),
+      coalesce(trunkline._tick_first_since('event', clock_timestamp() - trunkline._setting('broker.hold')::interval), trunkline.broker_head() + 1)));
 $$;

@@ -52,6 +52,18 @@ begin
     loop
       execute format('grant execute on routine trunkline.%s to %I', declared.signature, kind);
     end loop;
+    for declared in
+      select a.*, array_position(array['reader', 'writer', 'admin'], a.role)
+          <= array_position(array['trunkline_reader', 'trunkline_writer', 'trunkline_admin'], kind) as allowed
+        from trunkline.access_insert a
+    loop
+      execute format('revoke all on trunkline.%I, trunkline.%I from %I', declared.relation, declared.numbers, kind);
+      if declared.allowed then
+        execute format('grant insert (%s) on trunkline.%I to %I',
+          (select string_agg(quote_ident(c.name), ', ') from unnest(declared.columns) c (name)), declared.relation, kind);
+        execute format('grant usage on sequence trunkline.%I to %I', declared.numbers, kind);
+      end if;
+    end loop;
   end loop;
   for declared in select p.proname from pg_proc p where p.pronamespace = 'trunkline'::regnamespace and p.proname ~ '^_grant_' loop
     execute format('select trunkline.%I()', declared.proname);
