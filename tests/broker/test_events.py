@@ -118,3 +118,88 @@ def test_a_topic_that_cannot_be_is_refused_in_words(session: Session, topic: str
             )
         assert "control character" in str(caught.value)
     assert payloads(session) == []
+
+
+def test_what_cannot_be_published_is_refused_with_its_place_and_all_of_its_batch(
+    session: Session,
+) -> None:
+    publish_many = "select trunkline.broker_publish_many({})"
+    for state, words, given in (
+        (
+            "TL422",
+            "event 2 of 2: a payload is JSON, got SQL NULL",
+            "'{a,a}', array['1', null::jsonb]",
+        ),
+        ("TL422", "event 2 of 2: metadata", "'{a,a}', array['1', '2']::jsonb[], null, '{NULL,5}'"),
+        ("TL422", "2 topics, 1 payloads", "'{a,a}', array['1']::jsonb[]"),
+        ("TL422", "1 keys", "'{a,a}', array['1', '2']::jsonb[], '{k}'"),
+        ("TL422", "0 topics", "null, null"),
+        ("TL422", "1000 bytes", "'{a}', array['1']::jsonb[], array[repeat('k', 1001)]"),
+        ("TL404", "subscription 7", "'{a}', array['1']::jsonb[], subscriptions => '{7}'"),
+    ):
+        with refused(state) as caught:
+            session.execute(publish_many.format(given))
+        assert words in str(caught.value)
+    with refused("TL422") as caught:
+        session.execute("select trunkline.broker_publish('a', null)")
+    assert "SQL NULL" in str(caught.value)
+    with refused("23502"):
+        session.execute("insert into trunkline.event (topic, payload) values ('a', null)")
+    assert payloads(session) == []
+    assert call(session, "broker_publish_many", topics=[], payloads=[]) == [([],)]
+
+
+def test_a_payload_over_the_limit_is_refused(session: Session) -> None:
+    session.execute("select trunkline.config_set('broker.payload_bytes', '1000')")
+    publish(session, "a", "x" * 900)
+    with refused("TL413") as caught:
+        publish(session, "a", "x" * 1100)
+    assert "1000 bytes" in str(caught.value)
+
+
+def test_the_trace_of_the_caller_goes_into_metadata(session: Session, other: Session) -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    other.execute(f"set local trunkline.traceparent = '{trace}'")
+    publish(other, "a")
+    publish(other, "a", metadata={"by": "me"})
+    publish(other, "a", metadata={"traceparent": "own"})
+    other.commit()
+    publish(other, "a")
+    other.commit()
+    tick(session)
+    assert [event.metadata for event in events(session)] == [
+        {"traceparent": trace},
+        {"traceparent": trace, "by": "me"},
+        {"traceparent": "own"},
+        None,
+    ]
+
+
+def test_ids_as_text_sort_by_time_and_number_and_tell_the_time(session: Session) -> None:
+    made = session.execute(
+        "select i, t, written, trunkline.event_time(written) from unnest(array[1, 9, 10, 255, 9223372036854775807]) i,"
+        " unnest(array['1970-01-01', '2026-11-16 12:34:56.789012', '3999-12-31 23:59:59.999999']"
+        "::timestamptz[]) t, trunkline.event_id_text(i, t) written"
+    ).fetchall()
+    assert [row[2] for row in sorted(made, key=lambda row: (row[1], row[0]))] == sorted(
+        row[2] for row in made
+    )
+    assert {len(row[2]) for row in made} == {32}
+    assert all(row[1] == row[3] for row in made)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "event_time('')",
+        "event_time('pm0123')",
+        "event_time('ev' || repeat('g', 30))",
+        "event_time('ev' || repeat('f', 30))",
+        "event_id_text(0, now())",
+        "event_id_text(1, '1969-12-31')",
+        "event_id_text(1, 'infinity')",
+    ],
+)
+def test_rubbish_is_not_taken_for_an_id(session: Session, statement: str) -> None:
+    with refused("TL422"):
+        session.execute(f"select trunkline.{statement}")

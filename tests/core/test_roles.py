@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.fixtures.postgres import AnyServer
 
 Session = psycopg.Connection[Any]
+EVENT_NUMBERS = "event_seq"  # a default of a table is computed with the rights of who inserts
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +164,24 @@ def test_no_role_can_touch_a_table_or_a_sequence_directly(session: Session) -> N
         " where c.relnamespace = 'trunkline'::regnamespace and a.grantee <> c.relowner"
         " and a.grantee <> 'trunkline_matcher'::regrole"
     ).fetchall()
-    assert granted == []
+    assert sorted(granted) == [
+        (EVENT_NUMBERS, "trunkline_admin"),
+        (EVENT_NUMBERS, "trunkline_writer"),
+    ]
+
+
+def test_a_writer_may_insert_events_and_only_what_they_say(session: Session) -> None:
+    granted = session.execute(
+        "select c.relname, a.attname, x.grantee::regrole::text, x.privilege_type"
+        " from pg_attribute a join pg_class c on c.oid = a.attrelid, aclexplode(a.attacl) x"
+        " where c.relnamespace = 'trunkline'::regnamespace"
+    ).fetchall()
+    columns = ("topic", "key", "payload", "metadata", "subscription")
+    assert sorted(granted) == sorted(
+        ("event", column, role, "INSERT")
+        for column in columns
+        for role in ("trunkline_writer", "trunkline_admin")
+    )
 
 
 def test_everybody_may_call_exactly_what_the_files_declare(session: Session) -> None:
