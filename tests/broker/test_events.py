@@ -177,7 +177,8 @@ def test_the_trace_of_the_caller_goes_into_metadata(session: Session, other: Ses
 
 def test_ids_as_text_sort_by_time_and_number_and_tell_the_time(session: Session) -> None:
     made = session.execute(
-        "select i, t, written, trunkline.event_time(written) from unnest(array[1, 9, 10, 255, 9223372036854775807]) i,"
+        "select i, t, written, trunkline.event_time(written)"
+        " from unnest(array[1, 9, 10, 255, 9223372036854775807]) i,"
         " unnest(array['1970-01-01', '2026-11-16 12:34:56.789012', '3999-12-31 23:59:59.999999']"
         "::timestamptz[]) t, trunkline.event_id_text(i, t) written"
     ).fetchall()

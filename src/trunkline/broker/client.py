@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker import calls
-from trunkline.broker.forwarder import BrokerForwarder
 from trunkline.broker.enqueue import Enqueuer
+from trunkline.broker.forwarder import BrokerForwarder
 from trunkline.broker.models import NewEvent
 from trunkline.broker.services import BrokerSequencer
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
