@@ -81,6 +81,9 @@ create table trunkline.broker_condition (
 comment on table trunkline.broker_condition is 'Conditions, once each, as the server understood them.';
 comment on column trunkline.broker_condition.event_key is 'Row expression over e that equals subscription_key wherever the condition holds: looked up by hash.';
 
+/* What a part of the JSON form of a condition compiles to. */
+create type trunkline.broker_condition_part as (expression text, constants jsonb, event_keys text[], subscription_keys text[]);
+
 create table trunkline.broker_subscription (
   subscription bigint generated always as identity constraint broker_subscription_pkey primary key,
   group_id int not null references trunkline.broker_group on delete cascade,
