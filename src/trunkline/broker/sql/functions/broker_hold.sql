@@ -10,6 +10,7 @@ begin
   if not found then
     perform trunkline._subscription_missing(subscription);
   end if;
+  update trunkline.broker_subscription s set idle_since = null where s.subscription = broker_hold.subscription and s.idle_since is not null;
   insert into trunkline.broker_holder (subscription, process) values (broker_hold.subscription, broker_hold.process)
   on conflict on constraint broker_holder_pkey do nothing;
 end $$;

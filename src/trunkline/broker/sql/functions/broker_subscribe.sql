@@ -22,7 +22,11 @@ begin
   end if;
   begins := trunkline._subscription_begins(from_position, from_time);
   wanted := trunkline._condition_ensure(condition, params);
-  of_group := trunkline._broker_group_ensure(group_name, lanes, expiry is null);
+  loop
+    of_group := trunkline._broker_group_ensure(group_name, lanes, expiry is null);
+    perform 1 from trunkline.broker_group g where g.group_id = of_group.group_id for key share;
+    exit when found;  -- otherwise it has just been deleted
+  end loop;
   present := trunkline._subscription_ensure(of_group, wanted.found_one, wanted.effective, condition, params, expiry, begins);
   if process is not null then
     perform trunkline.broker_hold(present.subscription, process);
