@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from trunkline.broker.models import Ends, Event
-from trunkline.core.calls import Call, nothing, one, scalar
+from trunkline.broker.models import Condition, Ends, Event, Group, HandlerLag, Waiting
+from trunkline.core.calls import Call, many, nothing, one, scalar
 from trunkline.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -146,6 +146,134 @@ def forwardable(after: int | None = None) -> Call[dict[str, int]]:
 def ends(group: str | None = None) -> Call[Ends]:
     """Where reading events, or the deliveries of a group, may begin and where it ends."""
     return Call("broker_ends", {"group_name": group}, one(Ends), types={"group_name": "text"})
+
+
+def match(*, max_events: int | None = None) -> Call[int]:
+    """One round of matching: the next events become deliveries; how many events."""
+    return Call(
+        "broker_match",
+        {"max_events": max_events},
+        scalar,
+        safe_to_repeat=True,
+        types={"max_events": "int"},
+    )
+
+
+def catch_up(*, max_events: int | None = None) -> Call[int]:
+    """One round of matching the history for a subscription that began with it."""
+    return Call(
+        "broker_catch_up",
+        {"max_events": max_events},
+        scalar,
+        safe_to_repeat=True,
+        types={"max_events": "int"},
+    )
+
+
+def match_try(condition_id: int, *, max_events: int) -> Call[str | None]:
+    """Run one condition over the next events, without any effect; its error."""
+    arguments = {"condition_id": condition_id, "max_events": max_events}
+    return Call("broker_match_try", arguments, scalar, safe_to_repeat=True)
+
+
+def quarantine(error: str, *, condition_id: int | None = None) -> Call[int]:
+    """Set subscriptions aside whose condition takes too long."""
+    return Call(
+        "broker_quarantine",
+        {"error": error, "condition_id": condition_id},
+        scalar,
+        safe_to_repeat=True,
+        types={"condition_id": "int"},
+    )
+
+
+def conditions() -> Call[list[Condition]]:
+    """Distinct conditions and how many subscriptions have them."""
+    return Call("broker_conditions", {}, many(Condition), safe_to_repeat=True)
+
+
+def group(group_name: str, *, lanes: int | None = None, lasting: bool = True) -> Call[int]:
+    """Make a group, and choose its lanes."""
+    return Call(
+        "broker_group",
+        {"group_name": group_name, "lanes": lanes, "lasting": lasting},
+        scalar,
+        safe_to_repeat=True,
+        types={"lanes": "int"},
+    )
+
+
+def group_delete(group_name: str) -> Call[None]:
+    """Delete a group with all that belongs to it."""
+    return Call("broker_group_delete", {"group_name": group_name}, nothing)
+
+
+def groups() -> Call[list[Group]]:
+    """Groups: lanes, subscriptions, handlers, and what waits in them."""
+    return Call(
+        "broker_groups",
+        {},
+        lambda rows: [
+            Group(**(row | {"waiting": int(row["waiting"]), "dead": int(row["dead"])}))
+            for row in rows
+        ],
+        safe_to_repeat=True,
+    )
+
+
+def lag(group_name: str | None = None) -> Call[list[HandlerLag]]:
+    """Handlers of groups, lane by lane: what waits, since when, what failed, who works on it."""
+    return Call("broker_lag", {"group_name": group_name}, many(HandlerLag), safe_to_repeat=True)
+
+
+def read(
+    group_name: str,
+    *,
+    handler: str = "",
+    lane: int | None = None,
+    from_position: int | None = None,
+    max_events: int = 100,
+    peek: bool = False,
+) -> Call[list[Waiting]]:
+    """Events that wait for a handler of a group, in order."""
+    return Call(
+        "broker_read",
+        {
+            "group_name": group_name,
+            "handler": handler,
+            "lane": lane,
+            "from_position": from_position,
+            "max_events": max_events,
+            "peek": peek,
+        },
+        lambda rows: [Waiting(lane=row.pop("in_lane"), **row) for row in rows],
+        safe_to_repeat=True,
+        types={"lane": "int", "from_position": "bigint"},
+    )
+
+
+def seek(
+    group_name: str,
+    *,
+    handler: str = "",
+    at_time: datetime | None = None,
+    up_to: int | None = None,
+    lane: int | None = None,
+) -> Call[dict[int, int]]:
+    """Move a handler to a time or a delivery; where its lanes stand."""
+    return Call(
+        "broker_seek",
+        {
+            "group_name": group_name,
+            "handler": handler,
+            "at_time": at_time,
+            "up_to": up_to,
+            "lane": lane,
+        },
+        lambda rows: {row["in_lane"]: row["after"] for row in rows},
+        safe_to_repeat=True,
+        types={"at_time": "timestamptz", "up_to": "bigint", "lane": "int"},
+    )
 
 
 def json_text(value: Any, *, of: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trunkline.broker import calls
 from trunkline.broker.enqueue import Enqueuer
 from trunkline.broker.forwarder import BrokerForwarder
+from trunkline.broker.matcher import BrokerMatcher
 from trunkline.broker.models import NewEvent
 from trunkline.broker.services import BrokerSequencer
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
@@ -128,10 +129,23 @@ class Broker(AsyncFace):
     forward = awaited(calls.forward)
     forwardable = awaited(calls.forwardable)
     ends = awaited(calls.ends)
+    match = awaited(calls.match)
+    catch_up = awaited(calls.catch_up)
+    conditions = awaited(calls.conditions)
+    group = awaited(calls.group)
+    group_delete = awaited(calls.group_delete)
+    groups = awaited(calls.groups)
+    lag = awaited(calls.lag)
+    read = awaited(calls.read)
+    seek = awaited(calls.seek)
 
     def services(self) -> Sequence[Service]:
         """The background work of the broker that ``trunkline up`` runs."""
-        return [BrokerSequencer(self._db), BrokerForwarder(self._db, self._listener)]
+        return [
+            BrokerSequencer(self._db),
+            BrokerMatcher(self._db, self._listener),
+            BrokerForwarder(self._db, self._listener),
+        ]
 
     async def close(self) -> None:
         """Publish what is enqueued; raises the first failure that nobody was told."""
@@ -211,3 +225,12 @@ class SyncBroker(SyncFace):
     forward = blocking(calls.forward)
     forwardable = blocking(calls.forwardable)
     ends = blocking(calls.ends)
+    match = blocking(calls.match)
+    catch_up = blocking(calls.catch_up)
+    conditions = blocking(calls.conditions)
+    group = blocking(calls.group)
+    group_delete = blocking(calls.group_delete)
+    groups = blocking(calls.groups)
+    lag = blocking(calls.lag)
+    read = blocking(calls.read)
+    seek = blocking(calls.seek)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +43,70 @@ class Ends:
     first_one: int
     last_one: int
     incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An event that waits for a handler; ``up_to`` is what to commit when it is done."""
+
+    lane: int
+    up_to: int
+    event_position: int
+    event_id: int
+    topic: str
+    key: str | None
+    payload: Any
+    metadata: dict[str, Any] | None
+    at: datetime
+    subscriptions: list[int]
+    blocked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group, and what waits in it."""
+
+    group_name: str
+    lanes: int
+    lasting: bool
+    subscriptions: int
+    quarantined: int
+    handlers: int
+    waiting: int
+    dead: int
+    trimmed_to: int
+    idle_since: datetime | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerLag:
+    """A lane of a handler: what waits, since when, what failed, who works on it."""
+
+    group_name: str
+    handler: str
+    lane: int
+    waiting: int
+    oldest_at: datetime | None
+    up_to: int
+    head: int
+    retrying: int
+    parked: int
+    dead: int
+    epoch: int | None
+    process: UUID | None
+    process_name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A distinct condition, and how many subscriptions have it."""
+
+    condition_id: int
+    kind: str
+    condition: str
+    expression: str
+    way: str
+    live: int
+    late: int
+    quarantined: int

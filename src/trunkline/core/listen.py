@@ -150,6 +150,32 @@ class Listener:
             await connection.close()
 
 
+class Waker:
+    """Sets an event whenever a key with a prefix is heard, from `start` to `close`."""
+
+    def __init__(self, listener: Listener, prefix: str, woken: asyncio.Event):
+        self._listener = listener
+        self._prefix = prefix
+        self._woken = woken
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Listen from now on. Safe to call again."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"waker {self._prefix}")
+
+    async def close(self) -> None:
+        """Stop listening. Safe to call twice."""
+        await _end(self._task)
+        self._task = None
+
+    async def _run(self) -> None:
+        async with self._listener.subscribe(self._prefix) as heard:
+            while True:
+                if await heard.wait(60):
+                    self._woken.set()
+
+
 class Notifier:
     """Says keys to all listeners, each once per ``interval`` at most, from the background.
 

@@ -7,7 +7,7 @@ begin
   with item as (
     select g.group_id, b.lane_bucket * g.lanes / 64 as lane, b.event_position, f.subscription, b.place
       from pg_temp.trunkline_found f join pg_temp.trunkline_batch b using (place)
-      join trunkline.broker_subscription s using (subscription) join trunkline.broker_group g using (group_id)),
+      join trunkline.broker_subscription s on s.subscription = f.subscription join trunkline.broker_group g using (group_id)),
   part as (
     select i.group_id, i.lane, (i.ordinal - 1) / 1000 as part, count(*)::int as n, min(i.event_position) as lowest,
            array_agg(i.event_position order by i.ordinal) as positions, array_agg(i.subscription order by i.ordinal) as subscriptions

@@ -8,7 +8,7 @@ declare
   statement text;
   bad_place int;
   suspects int8range[];
-  some int8range;
+  half int8range;
   middle bigint;
   blamed int;
   error text;
@@ -17,20 +17,22 @@ begin
     statement := trunkline._match_statement(condition);
     blamed := 0;
     loop
+      suspects := array(select int8range(min(s.subscription), max(s.subscription), '[]') from trunkline.broker_subscription_live s
+                         where s.condition_id = condition.condition_id having count(*) > 0);
+      exit when suspects = '{}';
       bad_place := trunkline._match_first_bad(condition.kind, statement);
       exit when bad_place is null;
-      suspects := array[(select int8range(min(s.subscription), max(s.subscription), '[]') from trunkline.broker_subscription_live s where s.condition_id = condition.condition_id)];
       while cardinality(suspects) > 0 loop
-        some := suspects[1];
+        half := suspects[1];
         suspects := suspects[2:];
-        error := trunkline._match_fails(condition.kind, format('%s and s.subscription <@ %L::int8range', statement, some), int4range(bad_place, bad_place, '[]'));
+        error := trunkline._match_fails(condition.kind, format('%s and s.subscription <@ %L::int8range', statement, half), int4range(bad_place, bad_place, '[]'));
         continue when error is null;
-        if upper(some) - lower(some) > 1 and blamed < 100 then
-          middle := (lower(some) + upper(some)) / 2;
-          suspects := array[int8range(lower(some), middle), int8range(middle, upper(some))] || suspects;
+        if upper(half) - lower(half) > 1 and blamed < 100 then
+          middle := (lower(half) + upper(half)) / 2;
+          suspects := array[int8range(lower(half), middle), int8range(middle, upper(half))] || suspects;
         else
           perform trunkline._broker_quarantine(s.subscription, error, (select b.event_position from pg_temp.trunkline_batch b where b.place = bad_place), matched)
-             from trunkline.broker_subscription_live s where s.condition_id = condition.condition_id and s.subscription <@ some;
+             from trunkline.broker_subscription_live s where s.condition_id = condition.condition_id and s.subscription <@ half;
           blamed := blamed + 1;
         end if;
       end loop;

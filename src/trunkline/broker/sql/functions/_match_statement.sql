@@ -8,7 +8,7 @@ returns text language sql stable as $$
          else format('(select %L::bigint as subscription, %L::text as group_name, %L::jsonb as params, %L::bigint as from_position) s', alone.subscription,
                 (select g.group_name from trunkline.broker_group g where g.group_id = alone.group_id), alone.params, alone.from_position) end,
     case when alone.subscription is null then format('s.condition_id = %s', condition.condition_id)
-              || coalesce(format(' and s.key_hash = hash_record_extended(%s, 0)', condition.event_key), '')
+              || coalesce(' and s.key_hash = hash_record_extended(' || condition.event_key || ', 0)', '')
          else format('e.event_position is distinct from %L', alone.error_position) end,
     condition.expression);
 $$;

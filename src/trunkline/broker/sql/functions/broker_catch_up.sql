@@ -33,7 +33,7 @@ begin
   reached := least(late.caught_up_to + most, latest.up_to);
   update trunkline.broker_subscription s
      set caught_up_to = case when reached < latest.up_to then reached end,
-         from_position = case when reached < latest.up_to then s.from_position else greatest(latest.up_to, late.caught_up_to) + 1 end
+         from_position = case when reached < latest.up_to then s.from_position else greatest(s.from_position, latest.up_to + 1) end
    where s.subscription = late.subscription;
   if delivered > (latest.state ->> 'deliveries')::bigint then
     perform trunkline._cursor_write(number, latest.up_to, jsonb_build_object('deliveries', delivered));

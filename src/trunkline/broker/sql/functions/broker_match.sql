@@ -22,7 +22,6 @@ begin
     return 0;
   end if;
   latest := trunkline._cursor_latest(number);
-  delivered := (latest.state ->> 'deliveries')::bigint;
   perform trunkline._match_prepare();
   up_to := trunkline._match_take(latest.up_to + 1, most);
   if up_to is null then

@@ -22,7 +22,7 @@ begin
     select f.* from trunkline._broker_fetch(present, reader, chosen,
              array(select coalesce(from_position - 1, trunkline._broker_position(present.group_id, handler, c.lane), greatest(present.begins_after, present.trimmed_to))
                      from unnest(chosen) with ordinality c (lane, place) order by c.place), max_events) f
-     where f.event_id is not null limit max_events;
+     where f.event_id is not null limit greatest(max_events, 1);
 end $$;
 comment on function trunkline.broker_read(text, text, int, bigint, int, boolean) is 'Events that wait for a handler of a group, in order.';
 select trunkline._access('broker_read(text, text, int, bigint, int, boolean)', 'reader');

@@ -1,0 +1,104 @@
+"""`BrokerMatcher`: finds who wants the events that were numbered.
+
+A round is one SQL call under a time limit. Conditions that fail are set aside by the database
+itself. One that takes too long ends the round by its limit: the round is tried again with few
+events, and if that takes too long as well every condition is tried by itself and the slow ones are
+set aside. So a slow condition costs the others a few seconds, once.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from trunkline.broker import calls
+from trunkline.core import telemetry
+from trunkline.core.errors import DatabaseError
+from trunkline.core.listen import Waker
+from trunkline.core.service import Probe, Service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.core.calls import Call
+    from trunkline.core.db import AsyncDb
+    from trunkline.core.listen import Listener
+
+T = TypeVar("T")
+
+_TIME_IS_UP = "57014"
+_SET_LIMIT = """
+    select set_config('statement_timeout', ceil(1000 * extract(
+        epoch from trunkline.config_get('broker.condition_timeout')::interval))::int::text, true)
+"""
+_FEW = 100  # events over which a condition may take broker.condition_timeout
+
+logger = telemetry.get_logger(__name__)
+
+
+class BrokerMatcher(Service):
+    """Matches events with subscriptions. Any number may run; one works."""
+
+    name = "broker-matcher"
+    interval = 0.5
+
+    def __init__(self, db: AsyncDb, listener: Listener):
+        self._db = db
+        self._most: int | None = None
+        self._waker = Waker(listener, "broker:tick", self.wake)
+        self.quarantined: Probe[int] = Probe()
+
+    async def run_once(self) -> int:
+        self._waker.start()
+        try:
+            matched = await self._within_limit(calls.match(max_events=self._most))
+        except TimeoutError:
+            return await self._slower()
+        if self._most is not None:  # it went well: take more, until there is no limit any more
+            self._most = None if self._most > _FEW * 100 else self._most * 2
+        return matched + await self._catch_up()
+
+    async def close(self) -> None:
+        await self._waker.close()
+
+    async def _slower(self) -> int:
+        if self._most != _FEW:
+            self._most = _FEW
+            return 1
+        found = 0
+        for condition in await self._db.run(calls.conditions()):
+            if condition.live:
+                found += await self._judge(
+                    calls.match_try(condition.condition_id, max_events=_FEW),
+                    partial(calls.quarantine, condition_id=condition.condition_id),
+                )
+        return found or 1
+
+    async def _catch_up(self) -> int:
+        try:
+            return await self._within_limit(calls.catch_up(max_events=self._most))
+        except TimeoutError:
+            return await self._judge(calls.catch_up(max_events=_FEW), calls.quarantine)
+
+    async def _judge(self, trial: Call[T], quarantine: Callable[[str], Call[int]]) -> int:
+        """Try something over few events; set aside whoever makes it take too long."""
+        try:
+            await self._within_limit(trial)
+        except TimeoutError:
+            error = f"over {_FEW} events the condition takes longer than broker.condition_timeout"
+            number = await self._db.run(quarantine(error))
+            logger.warning("subscriptions quarantined", subscriptions=number, error=error)
+            self.quarantined.send(number)
+            return 1
+        return 0
+
+    async def _within_limit(self, call: Call[T]) -> T:
+        """Run a call; `TimeoutError` when the server ended it for the time it took."""
+        try:
+            async with self._db.transaction() as connection:
+                await connection.execute(_SET_LIMIT)
+                return await self._db.run(call, on=connection)
+        except DatabaseError as error:
+            if error.sqlstate == _TIME_IS_UP:
+                raise TimeoutError from error
+            raise

@@ -1,0 +1,390 @@
+"""Groups share their work by lanes; every handler has positions of its own."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from tests.broker.groups import Member, last_delivery, match, read, received, subscribe
+from tests.broker.steps import call, publish
+from tests.fixtures.asking import ask, refused, writing_nothing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.broker.steps import Session
+
+KEYS = [f"k{number}" for number in range(40)]
+
+
+def fill(session: Session, rounds: int = 3) -> None:
+    for number in range(rounds):
+        for key in KEYS:
+            publish(session, "order", number, key=key)
+    match(session)
+
+
+def test_a_commit_moves_a_lane_and_nothing_else(session: Session) -> None:
+    subscribe(session)
+    fill(session)
+    member = Member(session)
+    shares = member.join()
+    waiting = read(session, lane=1)
+
+    member.commit(1, shares[1].epoch, waiting[4].up_to)
+
+    assert read(session, lane=1) == waiting[5:]
+    assert len(read(session)) == 3 * len(KEYS) - 5
+
+
+def test_events_of_a_key_stay_in_one_lane_and_in_order(session: Session) -> None:
+    subscribe(session)
+    fill(session)
+
+    for key in KEYS:
+        mine = [one for one in read(session) if one.key == key]
+        assert len({one.lane for one in mine}) == 1
+        assert [one.payload for one in mine] == [0, 1, 2]
+
+
+def test_keys_are_spread_over_all_lanes(session: Session) -> None:
+    call(session, "broker_group", group_name="wide", lanes=8)
+    subscribe(session, "wide")
+    fill(session)
+
+    assert {one.lane for one in read(session, "wide")} == set(range(8))
+
+
+def test_events_without_a_key_keep_the_order_of_their_topic(session: Session) -> None:
+    subscribe(session)
+    for number in range(30):
+        publish(session, "order", number)
+    match(session)
+
+    assert len({one.lane for one in read(session)}) == 1
+
+
+def test_a_commit_never_goes_back_and_never_beyond_what_exists(session: Session) -> None:
+    subscribe(session)
+    fill(session)
+    member = Member(session)
+    share = member.join()[0]
+    last = read(session, lane=0)[-1].up_to
+    member.commit(0, share.epoch, last)
+
+    member.commit(0, share.epoch, 1)
+
+    assert read(session, lane=0) == []
+    with refused("TL422"):
+        member.commit(0, share.epoch, last_delivery(session) + 1)
+
+
+def test_a_commit_with_an_epoch_that_is_over_is_refused_and_changes_nothing(
+    session: Session,
+) -> None:
+    subscribe(session)
+    fill(session)
+    member = Member(session)
+    share = member.join()[0]
+    member.leave()
+    Member(session).join()
+    waiting = read(session, lane=0)
+
+    with refused("TL423"):
+        member.commit(0, share.epoch, waiting[-1].up_to)
+
+    assert read(session, lane=0) == waiting
+
+
+def test_a_commit_in_the_transaction_of_the_effect_is_undone_with_it(
+    session: Session, other: Session
+) -> None:
+    subscribe(session)
+    fill(session)
+    member = Member(session)
+    share = member.join()[0]
+    waiting = read(session, lane=0)
+
+    Member(other, process=member.process).commit(0, share.epoch, waiting[-1].up_to)
+    other.rollback()
+
+    assert read(session, lane=0) == waiting
+
+
+def test_members_share_the_lanes_and_a_dead_one_is_suspected(session: Session) -> None:
+    subscribe(session)
+    fill(session)
+    first, second = Member(session), Member(session)
+    assert len(first.join()) == 4
+    second.join()
+    given_back = [share.lane for share in first.join() if share.surplus]
+    call(
+        session,
+        "broker_leave",
+        group_name="billing",
+        handler="",
+        process=first.process,
+        lanes=given_back,
+    )
+    assert [share.lane for share in second.join()] == given_back
+
+    session.execute(
+        "update trunkline.lease set expires = clock_timestamp() where process = %s", [first.process]
+    )
+
+    taken = second.join()
+    assert len(taken) == 4
+    assert [share.lane for share in taken if share.suspect] == [
+        lane for lane in range(4) if lane not in given_back
+    ]
+
+
+def test_every_handler_of_a_group_reads_everything_by_itself(session: Session) -> None:
+    subscribe(session)
+    first = Member(session, handler="a")
+    first.join()
+    Member(session, handler="b").join()
+    fill(session)
+
+    first.commit_all()
+
+    assert read(session, handler="a") == []
+    assert len(read(session, handler="b")) == 3 * len(KEYS)
+
+
+def test_a_handler_with_a_subscription_sees_only_that(session: Session) -> None:
+    subscribe(session, condition={"topic": "order"}, handler="orders")
+    subscribe(session, condition={"topic": "visit"}, handler="visits")
+    publish(session, "order", "o", key="k")
+    publish(session, "visit", "v", key="k")
+
+    assert received(session, handler="orders") == ["o"]
+    assert received(session, handler="visits") == ["v"]
+
+
+def test_a_fetch_says_how_far_it_looked_when_nothing_was_for_the_handler(
+    session: Session,
+) -> None:
+    call(session, "broker_group", group_name="billing", lanes=1)
+    subscribe(session, condition={"topic": "rare"}, handler="rare")
+    subscribe(session, condition={"topic": "order"}, handler="orders")
+    fill(session)
+    given = {"group_name": "billing", "handler": "rare", "lanes": [0], "after": [0]}
+
+    rows = call(session, "broker_fetch", **given)
+
+    assert [(row[0], row[1], row[3]) for row in rows] == [(0, last_delivery(session), None)]
+    assert call(session, "broker_fetch", **(given | {"after": [last_delivery(session)]})) == []
+
+
+def test_a_fetch_in_small_parts_gives_every_event_once(session: Session) -> None:
+    call(session, "broker_group", group_name="billing", lanes=2)
+    subscribe(session, condition={"topic": "order"}, handler="orders")
+    subscribe(session, condition={"topic": "#"}, handler="all")
+    fill(session)
+    after, seen = [0, 0], []
+
+    while rows := call(
+        session,
+        "broker_fetch",
+        group_name="billing",
+        handler="orders",
+        lanes=[0, 1],
+        after=after,
+        max_events=7,
+    ):
+        for row in rows:
+            after[row[0]] = row[1]
+            if row[3] is not None:
+                seen.append(row[2])
+
+    assert sorted(seen) == list(range(1, 3 * len(KEYS) + 1))
+
+
+def test_a_peek_takes_nothing_and_a_first_read_registers_the_handler(session: Session) -> None:
+    subscribe(session)
+    fill(session)
+
+    with writing_nothing(session):
+        assert len(read(session, handler="new", peek=True)) == 3 * len(KEYS)
+    read(session, handler="new")
+
+    assert ask(session, "select count(*) from trunkline.broker_handler where handler = 'new'") == 1
+
+
+def test_a_read_and_a_fetch_of_what_is_not_there_are_refused(session: Session) -> None:
+    subscribe(session)
+    with refused("TL404"):
+        read(session, "nobody")
+    with refused("TL422"):
+        read(session, lane=4)
+    with refused("TL422"):
+        read(session, max_events=0)
+    with refused("TL404"):
+        call(session, "broker_fetch", group_name="billing", handler="x", lanes=[0], after=[0])
+
+
+def test_a_handler_is_moved_to_a_time_and_whoever_works_is_fenced(session: Session) -> None:
+    subscribe(session)
+    fill(session, rounds=1)
+    moment = ask(session, "select clock_timestamp()")
+    fill(session, rounds=1)
+    member = Member(session)
+    shares = member.join()
+    member.commit_all()
+
+    call(session, "broker_seek", group_name="billing", at_time=moment)
+
+    assert len(read(session)) == len(KEYS)
+    with refused("TL423"):
+        member.commit(0, shares[0].epoch, last_delivery(session))
+    call(session, "broker_seek", group_name="billing", up_to=0)
+    assert len(read(session)) == 2 * len(KEYS)
+    call(session, "broker_seek", group_name="billing", up_to=last_delivery(session))
+    assert read(session) == []
+    with refused("TL422"):
+        call(session, "broker_seek", group_name="billing")
+
+
+def test_lag_counts_what_waits_for_each_handler(session: Session) -> None:
+    subscribe(session, condition={"topic": "order"}, handler="orders")
+    subscribe(session, condition={"topic": "visit"}, handler="visits")
+    fill(session)
+    Member(session, handler="orders").commit_all()
+    publish(session, "order", key="k1")
+    match(session)
+
+    rows = session.execute(
+        "select handler, sum(waiting)::int, count(*)::int from trunkline.broker_lag() group by 1"
+    ).fetchall()
+
+    assert sorted(rows) == [("orders", 1, 4), ("visits", 0, 4)]
+    (row,) = session.execute(
+        "select group_name, lanes, subscriptions, handlers, waiting::int"
+        " from trunkline.broker_groups()"
+    )
+    assert row == ("billing", 4, 2, 2, 1)
+
+
+def test_a_group_is_deleted_with_all_that_is_its_own_unless_somebody_works(
+    session: Session,
+) -> None:
+    subscribe(session)
+    fill(session, rounds=1)
+    member = Member(session)
+    member.join()
+    with refused("TL409"):
+        call(session, "broker_group_delete", group_name="billing")
+    member.leave()
+
+    call(session, "broker_group_delete", group_name="billing")
+
+    with refused("TL404"):
+        read(session)
+    assert (
+        ask(session, "select count(*) from trunkline.cursor_key where resource ~ '^broker:[0-9]'")
+        == 0
+    )
+
+
+def test_other_lanes_than_those_a_group_has_are_refused(session: Session) -> None:
+    call(session, "broker_group", group_name="billing", lanes=2)
+    call(session, "broker_group", group_name="billing", lanes=2)
+    with refused("TL409"):
+        call(session, "broker_group", group_name="billing", lanes=3)
+    with refused("TL422"):
+        call(session, "broker_group", group_name="wide", lanes=65)
+    with refused("TL422"):
+        call(session, "broker_group", group_name="new\nline")
+
+
+def publish_keyed(session: Session, number: int) -> None:
+    session.execute(
+        "select trunkline.broker_publish('order', '1', key => 'k' || g %% 40)"
+        " from generate_series(1, %s) g",
+        [number],
+    )
+
+
+def rotate(session: Session) -> None:
+    """Let every ring move on as often as there are slots, as if time had passed."""
+    session.execute(
+        "update trunkline.config set value = '1 millisecond' where name like 'ring.%.rotate_every'"
+    )
+    session.execute("update trunkline.config set value = '0' where name = 'maintain.settle'")
+    for _ in range(3):
+        session.execute("call trunkline.maintain()")
+
+
+def age(session: Session, by: timedelta) -> None:
+    """Make deliveries and ticks look older."""
+    session.execute("update trunkline.delivery set at = at - %s", [by])
+    session.execute("update trunkline.tick set at = at - %s", [by])
+
+
+def test_what_a_lasting_group_has_not_read_stays_beyond_the_retention(session: Session) -> None:
+    subscribe(session)
+    fill(session, rounds=1)
+    age(session, timedelta(hours=5))
+    rotate(session)
+
+    assert len(read(session)) == len(KEYS)
+
+    Member(session).commit_all()
+    rotate(session)
+    assert ask(session, "select count(*) from trunkline.delivery") == 0
+    assert ask(session, "select count(*) from trunkline.event") == 0
+
+
+def test_a_group_that_was_behind_for_too_long_is_told_what_has_left(session: Session) -> None:
+    subscribe(session)
+    fill(session, rounds=1)
+    Member(session).join()
+    age(session, timedelta(days=4))
+    rotate(session)
+
+    with refused("TL410") as caught:
+        read(session)
+    assert f'"first": {last_delivery(session) + 1}' in str(caught.value.diag.message_detail)
+
+    call(session, "broker_seek", group_name="billing", up_to=0)
+    publish(session, "order", "new")
+    assert received(session) == ["new"]
+
+
+def test_a_handler_for_which_nothing_comes_holds_back_nobody(session: Session) -> None:
+    subscribe(session, condition={"topic": "rare"}, handler="rare")
+    subscribe(session, condition={"topic": "order"}, handler="orders")
+    publish_keyed(session, 6000)
+    match(session)
+    Member(session, handler="orders").commit_all()
+
+    session.execute("select trunkline.broker_cursors_advance()")
+
+    rows = session.execute("select head - up_to from trunkline.broker_lag() where handler = 'rare'")
+    assert {row[0] for row in rows} == {0}
+
+
+def test_the_deliveries_of_a_thousand_matches_are_one_row_each_lane(session: Session) -> None:
+    call(session, "broker_group", group_name="billing", lanes=2)
+    subscribe(session)
+    publish_keyed(session, 900)
+    match(session)
+
+    assert ask(session, "select count(*) from trunkline.delivery") == 2
+
+
+def test_two_callers_that_make_one_handler_make_it_once(
+    connect: Callable[..., Session], session: Session
+) -> None:
+    subscribe(session)
+    other = connect(autocommit=False)
+    read(other, handler="new")
+    waiting = connect()
+    waiting.execute("set lock_timeout = '100ms'")
+    with refused("55P03"):
+        read(waiting, handler="new")
+    other.commit()
+    read(waiting, handler="new")
+
+    assert ask(session, "select count(*) from trunkline.broker_handler") == 1
