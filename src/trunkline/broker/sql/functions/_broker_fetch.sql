@@ -14,11 +14,13 @@ begin
       select l.lane, d.first, d.first + u.place - 1 as number, u.at_position, u.subscription
         from unnest(lanes, after) l (lane, after)
        cross join lateral (
-         select r.first, r.positions, r.subscriptions from trunkline.delivery r
-          where r.group_id = present.group_id and r.lane = l.lane
-            and r.first >= coalesce((select b.first from trunkline.delivery b where b.group_id = present.group_id and b.lane = l.lane and b.first <= l.after + 1
-                                      order by b.first desc limit 1), 0)
-          order by r.first limit max_events) d
+         select f.* from (
+           select r.first, r.n, r.positions, r.subscriptions, sum(r.n) over (order by r.first) as up_to_here from trunkline.delivery r
+            where r.group_id = present.group_id and r.lane = l.lane
+              and r.first >= coalesce((select b.first from trunkline.delivery b where b.group_id = present.group_id and b.lane = l.lane and b.first <= l.after + 1
+                                        order by b.first desc limit 1), 0)
+            order by r.first limit max_events) f
+          where f.up_to_here - f.n <= greatest(max_events, 1000)) d
        cross join lateral unnest(d.positions, d.subscriptions) with ordinality u (at_position, subscription, place)
        where d.first + u.place - 1 > l.after),
     wanted as (
