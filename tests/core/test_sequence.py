@@ -442,7 +442,7 @@ def test_a_crash_loses_and_doubles_nothing_that_was_committed(
         assert payloads(session) == ["numbered", "committed", "prepared", "after"]
 
 
-def burn_xids(session: Session, most: int = 3000) -> None:
+def burn_xids(session: Session, most: int = 10_000) -> None:
     """Push the xids of a server ahead of those of a new one."""
     body = f"for i in 1 .. {most} loop perform pg_current_xact_id(); commit; end loop;"
     session.execute(f"do $$ begin {body} end $$")
