@@ -11,18 +11,17 @@ begin
   end if;
   return query
     with ahead as materialized (
-      select l.lane, d.first, d.first + u.place - 1 as number, u.at_position, u.subscription
+      select l.lane, d.first, d.first + d.done + u.place - 1 as number, u.at_position, u.subscription
         from unnest(lanes, after) l (lane, after)
        cross join lateral (
-         select f.* from (
+         select f.*, greatest(l.after - f.first + 1, 0)::int as done from (
            select r.first, r.n, r.positions, r.subscriptions, sum(r.n) over (order by r.first) as up_to_here from trunkline.delivery r
-            where r.group_id = present.group_id and r.lane = l.lane
+            where r.group_id = present.group_id and r.lane = l.lane and r.first + r.n - 1 > l.after
               and r.first >= coalesce((select b.first from trunkline.delivery b where b.group_id = present.group_id and b.lane = l.lane and b.first <= l.after + 1
                                         order by b.first desc limit 1), 0)
             order by r.first limit max_events) f
-          where f.up_to_here - f.n <= greatest(max_events, 1000)) d
-       cross join lateral unnest(d.positions, d.subscriptions) with ordinality u (at_position, subscription, place)
-       where d.first + u.place - 1 > l.after),
+          where f.up_to_here - f.n <= case when reader.subscriptions is null then max_events else greatest(max_events, 1000) end) d
+       cross join lateral unnest(d.positions[d.done + 1 :], d.subscriptions[d.done + 1 :]) with ordinality u (at_position, subscription, place)),
     wanted as (
       select w.* from (
         select a.lane, max(a.number) as number, a.at_position, array_agg(a.subscription order by a.number) as subscriptions,
