@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from trunkline.version import __version__
 
 if TYPE_CHECKING:
+    from trunkline.app import App
     from trunkline.broker.client import Broker
+    from trunkline.broker.delivered import Delivered
     from trunkline.broker.models import Event, NewEvent
     from trunkline.core.errors import (
         BadRequest,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from trunkline.platform import Platform, SyncPlatform, connect, connect_sync
 
 __all__ = [
+    "App",
     "Appended",
     "BadRequest",
     "Batch",
@@ -41,6 +44,7 @@ __all__ = [
     "Conflict",
     "Consumer",
     "DatabaseError",
+    "Delivered",
     "Delivery",
     "Event",
     "Forbidden",
@@ -74,7 +78,9 @@ _HOMES = (
     "trunkline.log.client",
     "trunkline.broker.models",
     "trunkline.broker.client",
+    "trunkline.broker.delivered",
     "trunkline.platform",
+    "trunkline.app",
 )
 
 

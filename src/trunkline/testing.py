@@ -5,15 +5,83 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+
+    from trunkline.app import App
+    from trunkline.broker.attempts import Attempt
+    from trunkline.broker.delivered import DeadLetterDetails, Delivered
+    from trunkline.broker.models import NewEvent
 
 T = TypeVar("T")
 
 _FIRST_WAIT = 0.005  # seconds
 _LONGEST_WAIT = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the handlers of an app made of events."""
+
+    attempts: Sequence[Attempt]
+    """Every call of a handler, in order."""
+    dead: Sequence[DeadLetterDetails]
+    """The dead letters of the app's handlers, older ones too."""
+
+    def handled(self, handler: str) -> list[Delivered]:
+        """The events that a handler took without an error, in order."""
+        return [
+            event
+            for attempt in self.attempts
+            if attempt.handler == handler and attempt.error is None
+            for event in attempt.events
+        ]
+
+    def errors(self, handler: str) -> list[str]:
+        """What went wrong with a handler: the first line of each error, in order."""
+        return [
+            attempt.error.splitlines()[0]
+            for attempt in self.attempts
+            if attempt.handler == handler and attempt.error
+        ]
+
+
+async def run_handlers(
+    app: App, events: Iterable[NewEvent] = (), *, timeout: float = 30
+) -> Outcome:
+    """Publish events and run an app's handlers until nothing is left to do.
+
+    Everything is as in production, on a real database, but what waits for another try does not
+    wait. What handlers publish is handled too::
+
+        outcome = await run_handlers(app, [NewEvent("orders", {"number": 1})])
+        assert outcome.errors("bill") == []
+    """
+    from trunkline.broker import handler_calls
+
+    attempts: list[Attempt] = []
+    handlers = [(handler.group, handler.name) for handler in app.handlers]
+    async with app.opened() as platform, asyncio.timeout(timeout):
+        await app.register()
+        await platform.broker.publish_many(events)
+        more = 1
+        while more:
+            while await platform.broker.tick() + await platform.broker.match():
+                pass
+            for worker in app.workers(attempts.append):
+                await worker.run_until_quiet()
+            more = await platform.broker.tick()
+            for handler in handlers:
+                more += await platform.db.run(handler_calls.hasten(*handler))
+        dead = [
+            await platform.broker.dead_show(letter.retry)
+            for letter in reversed(await platform.broker.dead_list())
+            if (letter.group_name, letter.handler) in handlers
+        ]
+    return Outcome(attempts, dead)
 
 
 @overload

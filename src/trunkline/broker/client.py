@@ -6,21 +6,26 @@ from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from trunkline.broker import calls
+from trunkline.broker import calls, handler_calls
 from trunkline.broker.enqueue import Enqueuer
 from trunkline.broker.forwarder import BrokerForwarder
+from trunkline.broker.handlers import condition_text
 from trunkline.broker.matcher import BrokerMatcher
 from trunkline.broker.models import NewEvent
 from trunkline.broker.services import BrokerSequencer
+from trunkline.broker.stream import EventStream
+from trunkline.broker.worker import HandlerWorker
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     import psycopg
 
+    from trunkline.broker.attempts import Attempt
+    from trunkline.broker.handlers import Condition, Handler, Pattern
     from trunkline.core.db import AsyncDb, Db
     from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener
@@ -36,6 +41,7 @@ class Broker(AsyncFace):
         self._lease = lease
         self._listener = listener
         self._enqueuers: list[Enqueuer] = []
+        self._members = 0
 
     async def publish(
         self,
@@ -147,6 +153,48 @@ class Broker(AsyncFace):
             BrokerForwarder(self._db, self._listener),
         ]
 
+    dead_list = awaited(handler_calls.dead_list)
+    dead_show = awaited(handler_calls.dead_show)
+    dead_retry = awaited(handler_calls.dead_retry)
+    dead_discard = awaited(handler_calls.dead_discard)
+
+    def worker(
+        self,
+        handler: Handler,
+        *,
+        read_ahead: int = 10,
+        transactions: asyncio.Semaphore | None = None,
+        tell: Callable[[Attempt], None] | None = None,
+    ) -> HandlerWorker:
+        """A worker of this process for a handler: ``await worker.run(stop)``."""
+        self._members += 1
+        return HandlerWorker(
+            self._db,
+            self._lease,
+            self._listener,
+            handler,
+            member=f"worker {self._members}",
+            read_ahead=read_ahead,
+            transactions=transactions,
+            tell=tell,
+        )
+
+    def stream(
+        self,
+        pattern: Pattern = None,
+        *,
+        condition: Condition = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> EventStream:
+        """Events from now on, for whoever looks; nothing is kept for later."""
+        return EventStream(
+            self._db,
+            self._lease,
+            self._listener,
+            condition=condition_text("the stream", pattern, condition),
+            params=params or {},
+        )
+
     async def close(self) -> None:
         """Publish what is enqueued; raises the first failure that nobody was told."""
         async with AsyncExitStack() as last:
@@ -234,3 +282,7 @@ class SyncBroker(SyncFace):
     lag = blocking(calls.lag)
     read = blocking(calls.read)
     seek = blocking(calls.seek)
+    dead_list = blocking(handler_calls.dead_list)
+    dead_show = blocking(handler_calls.dead_show)
+    dead_retry = blocking(handler_calls.dead_retry)
+    dead_discard = blocking(handler_calls.dead_discard)

@@ -69,6 +69,7 @@ class Settings(BaseSettings):
     log_level: LogLevel = "info"
     prepare: bool = True
     connect_timeout: float = Field(default=10, gt=0)
+    read_ahead: int = Field(default=10, ge=1)
 
     @classmethod
     def load(cls, **explicit: Any) -> Settings:

@@ -1,0 +1,344 @@
+"""`Attempts`: one try of a handler with a batch, and what becomes of it.
+
+A handler that takes the transaction is run inside of it: effect, position and failures commit
+together. Any other is run first, and what it failed with is set aside together with the position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from trunkline.broker import handler_calls as calls
+from trunkline.broker.handlers import Unfit
+from trunkline.broker.invocation import Failed, invoke, told
+from trunkline.core import telemetry
+from trunkline.core.db import translated
+from trunkline.core.errors import (
+    LeaseLost,
+    PositionTrimmed,
+    TrunklineError,
+    Unavailable,
+    from_database,
+    is_disconnect,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
+
+    from trunkline.broker.delivered import Delivered, RetryBatch
+    from trunkline.broker.handlers import Handler
+    from trunkline.broker.lane import Lane
+    from trunkline.core.calls import Call
+    from trunkline.core.db import AsyncDb
+
+    Connection = psycopg.AsyncConnection[Any]
+
+TRIALS = 3
+"""How often an event is tried alone after a crash before it is a dead letter."""
+
+_HOPELESS = (
+    f"the process died over it, and again each of the {TRIALS} times that it was tried alone"
+)
+_REFUSALS = (psycopg.Error, TrunklineError, Failed)
+
+logger = telemetry.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One call of a handler, or events that it could not be called with."""
+
+    group: str
+    handler: str
+    events: Sequence[Delivered]
+    error: str | None
+    retry_after: float | None
+    """Seconds until the next try; None when it went well, or when it was the last one."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of a batch."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    parked: list[Delivered] = field(default_factory=list)
+
+    @property
+    def failures(self) -> list[Attempt]:
+        """The attempts that failed."""
+        return [attempt for attempt in self.attempts if attempt.error is not None]
+
+
+class Attempts:
+    """Runs a handler with batches of a lane and settles them."""
+
+    def __init__(
+        self,
+        db: AsyncDb,
+        handler: Handler,
+        transactions: asyncio.Semaphore,
+        tell: Callable[[Attempt], None],
+    ):
+        self._db = db
+        self._handler = handler
+        self._transactions = transactions
+        self._tell = tell
+
+    async def first(self, lane: Lane, events: list[Delivered]) -> None:
+        """Handle events that are new."""
+        if lane.is_suspect and await self._is_hopeless(lane, events):
+            result = Result([self._attempt(events, _HOPELESS, last=True)])
+            await self._settle(lane, events, result)
+        elif self._handler.takes_transaction:
+            result = await self._first_within(lane, events)
+        else:
+            result = await self._handle(lane, events, None)
+            if result.failures or result.parked:
+                await self._settle(lane, events, result)
+            else:
+                lane.done(events)
+        self._hold_back(lane, result.parked)
+        for attempt in result.attempts:
+            self._told(lane, attempt)
+
+    async def again(self, lane: Lane, batch: RetryBatch) -> None:
+        """Handle events that failed before, or that waited for one that did."""
+        events = list(batch.events)
+        if lane.is_suspect and await self._is_hopeless(lane, events):
+            attempt = self._attempt(events, _HOPELESS, last=True)
+            freed = await self._retried(lane, batch, attempt)
+        elif self._handler.takes_transaction:
+            attempt, freed = await self._again_within(lane, batch, events)
+        else:
+            attempt = await self._fit_and_call(events, None)
+            freed = await self._retried(lane, batch, attempt)
+        keys = {event.key for event in events if event.key is not None}
+        lane.blocked.difference_update(freed)
+        if attempt.error is None and keys - set(freed):
+            lane.expect(0)  # what was parked behind it is due by now
+        self._told(lane, attempt)
+
+    async def trust(self, lane: Lane) -> None:
+        """Nothing that the process before may have died over is left."""
+        await self._trial(lane, None)
+
+    async def _is_hopeless(self, lane: Lane, events: list[Delivered]) -> bool:
+        """Note that events are tried; whether that was done too often already."""
+        return await self._trial(lane, events[0].delivery) > TRIALS
+
+    async def _first_within(self, lane: Lane, events: list[Delivered]) -> Result:
+        """Handle new events in the transaction that commits their position."""
+        result = Result()
+        free = self._free(lane, events, result)
+        refused = Result(parked=result.parked)
+        async with self._transactions:
+            try:
+                async with self._db.transaction() as connection:
+                    result = await self._handle(lane, events, connection)
+                    await self._write(lane, events, result, connection)
+            except _REFUSALS as error:
+                refused.attempts.append(self._attempt(free, _refusal(error)))
+                await self._settle(lane, events, refused)
+                return refused
+        lane.done(events)
+        lane.has_committed(events[-1].delivery)
+        return result
+
+    async def _again_within(
+        self, lane: Lane, batch: RetryBatch, events: list[Delivered]
+    ) -> tuple[Attempt, list[str]]:
+        async with self._transactions:
+            try:
+                async with self._db.transaction() as connection:
+                    attempt = await self._fit_and_call(events, connection)
+                    return attempt, await self._retried(lane, batch, attempt, connection)
+            except _REFUSALS as error:
+                attempt = self._attempt(events, _refusal(error))
+        return attempt, await self._retried(lane, batch, attempt)
+
+    async def _handle(
+        self, lane: Lane, events: Sequence[Delivered], connection: Connection | None
+    ) -> Result:
+        """Call the handler, part by part; later events of a key that failed are parked."""
+        result = Result()
+        free = self._free(lane, events, result)
+        try:
+            parts = self._handler.split(free)
+        except Exception as error:  # noqa: BLE001 - it is the user's function
+            result.attempts.append(self._attempt(free, told(error)))
+            return result
+        for part in parts:
+            fit, values = self._fit(lane, self._free(lane, part, result), result)
+            if fit:
+                attempt = await self._call(fit, values, connection)
+                result.attempts.append(attempt)
+                if attempt.error is not None:
+                    self._hold_back(lane, fit)
+        return result
+
+    def _free(self, lane: Lane, events: Sequence[Delivered], result: Result) -> list[Delivered]:
+        """The events that may be handled now; the others are parked."""
+        if self._handler.ordering != "strict":
+            return list(events)
+        free: list[Delivered] = []
+        for event in events:
+            (result.parked if lane.holds_back(event) else free).append(event)
+        return free
+
+    def _fit(
+        self, lane: Lane, events: Sequence[Delivered], result: Result
+    ) -> tuple[list[Delivered], list[Any]]:
+        """The events whose payloads are what the handler asks for, and what it is given."""
+        fit: list[Delivered] = []
+        values: list[Any] = []
+        for event in events:
+            if fit and not self._free(lane, [event], result):
+                continue
+            try:
+                values.append(self._handler.fitted(event))
+                fit.append(event)
+            except Unfit as error:
+                result.attempts.append(self._attempt([event], str(error), last=True))
+                self._hold_back(lane, [event])
+        return fit, values
+
+    async def _fit_and_call(
+        self, events: Sequence[Delivered], connection: Connection | None
+    ) -> Attempt:
+        try:
+            values = [self._handler.fitted(event) for event in events]
+        except Unfit as error:
+            return self._attempt(events, str(error), last=True)
+        return await self._call(events, values, connection)
+
+    async def _call(
+        self, events: Sequence[Delivered], values: Sequence[Any], connection: Connection | None
+    ) -> Attempt:
+        """One call of the handler; in a transaction, what a failed one did there is undone."""
+        handler = self._handler
+        call = handler.call(events, values, connection)
+        try:
+            if connection is None:
+                await invoke(call, is_async=handler.is_async, timeout=handler.timeout)
+            else:
+                async with connection.transaction():
+                    await invoke(call, is_async=handler.is_async, timeout=handler.timeout)
+                    _check(connection)
+        except Failed as failure:
+            if connection is not None and failure.stuck:
+                await connection.close()  # it may go on as long as it likes, but not there
+                raise
+            if connection is not None and connection.closed:
+                raise Unavailable("the server left while the handler was at work.") from failure
+            return self._attempt(events, str(failure))
+        return self._attempt(events, None)
+
+    def _hold_back(self, lane: Lane, events: Sequence[Delivered]) -> None:
+        if self._handler.ordering == "strict":
+            lane.hold_back(events)
+
+    async def _settle(self, lane: Lane, events: Sequence[Delivered], result: Result) -> None:
+        """Set aside what failed and what is parked, and move the position past the batch."""
+        with translated():
+            async with self._db.transaction() as connection:
+                await self._write(lane, events, result, connection)
+        lane.done(list(events))
+        lane.has_committed(events[-1].delivery)
+
+    async def _write(
+        self, lane: Lane, events: Sequence[Delivered], result: Result, connection: Connection
+    ) -> None:
+        place = self._place(lane)
+        asides: list[Call[Any]] = [
+            calls.fail(
+                *place,
+                [event.delivery for event in failure.events],
+                failure.error or "",
+                retry_after=_interval(failure.retry_after),
+            )
+            for failure in result.failures
+        ]
+        if result.parked:
+            asides.append(calls.park(*place, [event.delivery for event in result.parked]))
+        for aside in asides:
+            try:
+                async with connection.transaction():
+                    await self._db.run(aside, on=connection)
+            except PositionTrimmed as error:
+                lost = {"group": self._handler.group, "handler": self._handler.name}
+                logger.error("events lost", error=str(error), **lost)  # noqa: TRY400 - no bug
+        await self._db.run(calls.commit(*place, events[-1].delivery), on=connection)
+
+    async def _retried(
+        self,
+        lane: Lane,
+        batch: RetryBatch,
+        attempt: Attempt,
+        connection: Connection | None = None,
+    ) -> list[str]:
+        return await self._db.run(
+            calls.retried(
+                *self._place(lane),
+                batch.batch,
+                error=attempt.error,
+                retry_after=_interval(attempt.retry_after),
+            ),
+            on=connection,
+        )
+
+    async def _trial(self, lane: Lane, delivery: int | None) -> int:
+        return await self._db.run(calls.trial(*self._place(lane), delivery))
+
+    def _place(self, lane: Lane) -> tuple[str, str, int, int]:
+        return self._handler.group, self._handler.name, lane.number, lane.epoch
+
+    def _attempt(
+        self, events: Sequence[Delivered], error: str | None, *, last: bool = False
+    ) -> Attempt:
+        tried = max(event.attempt for event in events)
+        wait = None if error is None or last else self._handler.delay_after(tried)
+        return Attempt(self._handler.group, self._handler.name, events, error, wait)
+
+    def _told(self, lane: Lane, attempt: Attempt) -> None:
+        self._tell(attempt)
+        if attempt.error is None:
+            return
+        if attempt.retry_after is not None:
+            lane.expect(attempt.retry_after)
+        self._hold_back(lane, attempt.events)
+        logger.warning(
+            "handler failed" if attempt.retry_after is not None else "dead letter",
+            group=attempt.group,
+            handler=attempt.handler,
+            events=[event.event_id for event in attempt.events],
+            attempt=max(event.attempt for event in attempt.events),
+            retry_after=attempt.retry_after,
+            error=attempt.error.splitlines()[0],
+        )
+
+
+def _check(connection: Connection) -> None:
+    if connection.info.transaction_status == TransactionStatus.INERROR:
+        raise Failed("the handler went on after an error of its transaction")
+
+
+def _interval(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)
+
+
+def _refusal(error: Exception) -> str:
+    """Why a transaction was not committed, as an error of the handler; the server's leaving and
+    the loss of the lane are none."""
+    if isinstance(error, psycopg.Error):
+        if is_disconnect(error):
+            raise from_database(error) from error
+        return told(error)
+    if isinstance(error, LeaseLost | Unavailable):
+        raise error
+    return str(error) if isinstance(error, Failed) else told(error)

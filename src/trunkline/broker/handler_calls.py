@@ -1,0 +1,372 @@
+"""What handlers ask of the database: lanes, deliveries, failures, dead letters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trunkline.broker.calls import json_text
+from trunkline.broker.delivered import (
+    DeadLetter,
+    DeadLetterDetails,
+    Delivered,
+    HandlerLane,
+    Outlook,
+    RetryBatch,
+)
+from trunkline.core.calls import Call, many, nothing, one, scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import timedelta
+    from uuid import UUID
+
+    from trunkline.broker.handlers import Handler
+
+
+def register(handler: Handler, process: UUID) -> Call[int]:
+    """Make the subscription and the cursors of a handler; the number of the subscription."""
+    return Call(
+        "broker_subscribe",
+        {
+            "group_name": handler.group,
+            "condition": handler.condition,
+            "params": json_text(handler.params, of="params"),
+            "from_position": handler.from_position,
+            "from_time": handler.from_time,
+            "process": process,
+            "handler": handler.name,
+            "ordering": handler.ordering,
+        },
+        scalar,
+        safe_to_repeat=True,
+        types={
+            "condition": "text",
+            "params": "jsonb",
+            "from_position": "bigint",
+            "from_time": "timestamptz",
+        },
+    )
+
+
+def subscribe_stream(
+    group: str,
+    condition: str | None,
+    params: Mapping[str, Any],
+    *,
+    expiry: timedelta,
+    process: UUID,
+) -> Call[int]:
+    """A subscription that goes with the process, in a group of its own; its number."""
+    return Call(
+        "broker_subscribe",
+        {
+            "group_name": group,
+            "condition": condition,
+            "params": json_text(params, of="params"),
+            "expiry": expiry,
+            "process": process,
+            "lanes": 1,
+        },
+        scalar,
+        types={"condition": "text", "params": "jsonb"},
+    )
+
+
+def read_stream(group: str, after: int | None, *, max_events: int) -> Call[list[Delivered]]:
+    """What came for a stream after a delivery; None: since it began."""
+    return Call(
+        "broker_read",
+        {
+            "group_name": group,
+            "from_position": None if after is None else after + 1,
+            "max_events": max_events,
+            "peek": True,
+        },
+        lambda rows: [_delivered(row) for row in rows],
+        safe_to_repeat=True,
+        types={"from_position": "bigint"},
+    )
+
+
+def group(group_name: str, *, lasting: bool = True) -> Call[int]:
+    """The number of a group, made if it is not there."""
+    return Call(
+        "broker_group",
+        {"group_name": group_name, "lasting": lasting},
+        scalar,
+        safe_to_repeat=True,
+    )
+
+
+def unsubscribe(subscription: int) -> Call[bool]:
+    """End a subscription."""
+    return Call("broker_unsubscribe", {"subscription": subscription}, scalar, safe_to_repeat=True)
+
+
+def join(group: str, handler: str, process: UUID, *, member: str = "") -> Call[list[HandlerLane]]:
+    """Take part in the work of a handler: the lanes that are ours."""
+    return Call(
+        "broker_join",
+        {"group_name": group, "handler": handler, "process": process, "member": member},
+        many(HandlerLane),
+        safe_to_repeat=True,
+    )
+
+
+def leave(
+    group: str,
+    handler: str,
+    process: UUID,
+    *,
+    member: str = "",
+    lanes: Sequence[int] | None = None,
+) -> Call[None]:
+    """Give lanes of a handler back, or all, and leave it."""
+    return Call(
+        "broker_leave",
+        {
+            "group_name": group,
+            "handler": handler,
+            "process": process,
+            "member": member,
+            "lanes": None if lanes is None else list(lanes),
+        },
+        nothing,
+        safe_to_repeat=True,
+        types={"lanes": "int[]"},
+    )
+
+
+def fetch(
+    group: str, handler: str, after: Mapping[int, int], *, max_events: int
+) -> Call[dict[int, list[Delivered]]]:
+    """What lies ahead in lanes, each after a delivery; at most so many events of each."""
+    return Call(
+        "broker_fetch",
+        {
+            "group_name": group,
+            "handler": handler,
+            "lanes": list(after),
+            "after": list(after.values()),
+            "max_events": max_events,
+        },
+        _by_lane,
+        safe_to_repeat=True,
+        types={"lanes": "int[]", "after": "bigint[]"},
+    )
+
+
+def look(group: str, handler: str, lanes: Iterable[int]) -> Call[list[Outlook]]:
+    """What a handler may expect in its lanes."""
+    return Call(
+        "broker_look",
+        {"group_name": group, "handler": handler, "lanes": list(lanes)},
+        many(Outlook),
+        safe_to_repeat=True,
+        types={"lanes": "int[]"},
+    )
+
+
+def commit(group: str, handler: str, lane: int, epoch: int, up_to: int) -> Call[None]:
+    """Everything of a lane up to a delivery is done."""
+    return Call(
+        "broker_commit",
+        {"group_name": group, "handler": handler, "lane": lane, "epoch": epoch, "up_to": up_to},
+        nothing,
+        safe_to_repeat=True,
+    )
+
+
+def fail(
+    group: str,
+    handler: str,
+    lane: int,
+    epoch: int,
+    deliveries: Sequence[int],
+    error: str,
+    *,
+    retry_after: timedelta | None = None,
+) -> Call[int | None]:
+    """Set events aside that a handler failed with: for another try, or as dead letters."""
+    return Call(
+        "broker_fail",
+        {
+            "group_name": group,
+            "handler": handler,
+            "lane": lane,
+            "epoch": epoch,
+            "deliveries": list(deliveries),
+            "error": storable(error),
+            "retry_after": retry_after,
+        },
+        scalar,
+        types={"deliveries": "bigint[]", "retry_after": "interval"},
+    )
+
+
+def park(group: str, handler: str, lane: int, epoch: int, deliveries: Sequence[int]) -> Call[int]:
+    """Set events aside that must wait for an older event of their key."""
+    return Call(
+        "broker_park",
+        {
+            "group_name": group,
+            "handler": handler,
+            "lane": lane,
+            "epoch": epoch,
+            "deliveries": list(deliveries),
+        },
+        scalar,
+        types={"deliveries": "bigint[]"},
+    )
+
+
+def retries(
+    group: str, handler: str, lane: int, epoch: int, *, max_batches: int = 1
+) -> Call[list[RetryBatch]]:
+    """Batches of a lane that are due for another try."""
+    return Call(
+        "broker_retries",
+        {
+            "group_name": group,
+            "handler": handler,
+            "lane": lane,
+            "epoch": epoch,
+            "max_batches": max_batches,
+        },
+        _retry_batches,
+        safe_to_repeat=True,
+    )
+
+
+def retried(
+    group: str,
+    handler: str,
+    lane: int,
+    epoch: int,
+    batch: int,
+    *,
+    error: str | None = None,
+    retry_after: timedelta | None = None,
+) -> Call[list[str]]:
+    """Settle another try of a batch; the keys of which nothing is set aside any more."""
+    return Call(
+        "broker_retried",
+        {
+            "group_name": group,
+            "handler": handler,
+            "lane": lane,
+            "epoch": epoch,
+            "batch": batch,
+            "error": None if error is None else storable(error),
+            "retry_after": retry_after,
+        },
+        scalar,
+        types={"error": "text", "retry_after": "interval"},
+    )
+
+
+def trial(group: str, handler: str, lane: int, epoch: int, delivery: int | None) -> Call[int]:
+    """Note that an event is tried alone; how often that was. None: the lane is trusted again."""
+    return Call(
+        "broker_trial",
+        {
+            "group_name": group,
+            "handler": handler,
+            "lane": lane,
+            "epoch": epoch,
+            "delivery": delivery,
+        },
+        scalar,
+        types={"delivery": "bigint"},
+    )
+
+
+def hasten(group: str, handler: str) -> Call[int]:
+    """Make everything that waits for another try due now."""
+    return Call("_broker_hasten", {"group_name": group, "handler": handler}, scalar)
+
+
+def dead_list(
+    group_name: str | None = None, *, handler: str | None = None
+) -> Call[list[DeadLetter]]:
+    """Dead letters: events that handlers failed with for good."""
+    return Call(
+        "broker_dead_list",
+        {"group_name": group_name, "handler": handler},
+        many(DeadLetter),
+        safe_to_repeat=True,
+        types={"group_name": "text", "handler": "text"},
+    )
+
+
+def dead_show(retry: int) -> Call[DeadLetterDetails]:
+    """One dead letter: the event, and the error of every attempt."""
+    return Call("broker_dead_show", {"retry": retry}, one(DeadLetterDetails), safe_to_repeat=True)
+
+
+def dead_retry(
+    retry: int | None = None, *, group_name: str | None = None, handler: str | None = None
+) -> Call[int]:
+    """Try dead letters once more: one, or all of a handler; how many."""
+    return _dead("broker_dead_retry", retry, group_name, handler)
+
+
+def dead_discard(
+    retry: int | None = None, *, group_name: str | None = None, handler: str | None = None
+) -> Call[int]:
+    """Give dead letters up: one, or all of a handler; how many."""
+    return _dead("broker_dead_discard", retry, group_name, handler)
+
+
+def storable(text: str) -> str:
+    """A text as Postgres can keep it."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
+
+
+def _dead(
+    function: str, retry: int | None, group_name: str | None, handler: str | None
+) -> Call[int]:
+    return Call(
+        function,
+        {"retry": retry, "group_name": group_name, "handler": handler},
+        scalar,
+        types={"retry": "bigint", "group_name": "text", "handler": "text"},
+    )
+
+
+def _delivered(row: dict[str, Any], **more: Any) -> Delivered:
+    return Delivered(
+        position=row["event_position"],
+        event_id=row["event_id"],
+        topic=row["topic"],
+        key=row["key"],
+        payload=row["payload"],
+        metadata=row["metadata"],
+        subscription=None,
+        at=row["at"],
+        delivery=row["up_to"],
+        subscriptions=row["subscriptions"] or (),
+        **more,
+    )
+
+
+def _by_lane(rows: list[dict[str, Any]]) -> dict[int, list[Delivered]]:
+    found: dict[int, list[Delivered]] = {}
+    for row in rows:
+        event = _delivered(row, blocked=bool(row["blocked"]))
+        found.setdefault(row["lane"], []).append(event)
+    return found
+
+
+def _retry_batches(rows: list[dict[str, Any]]) -> list[RetryBatch]:
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["batch"], []).append(row)
+    return [
+        RetryBatch(
+            batch,
+            max(row["attempts"] for row in members),
+            [_delivered(row, attempt=row["attempts"] + 1, errors=row["errors"]) for row in members],
+        )
+        for batch, members in found.items()
+    ]

@@ -1,0 +1,306 @@
+"""`Handler`: a function of the user's and everything that was said about it when it was registered.
+
+What cannot work is refused here, when the program starts, and not when the first event comes.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args, get_origin
+
+import psycopg
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+
+from trunkline.broker.delivered import Delivered
+from trunkline.broker.models import Event
+from trunkline.broker.topics import topics_sql
+from trunkline.core.errors import Invalid
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+Pattern = str | Sequence[str] | None
+Condition = str | Mapping[str, Any] | None
+Split = Callable[[Delivered], Any]
+
+ORDERINGS = ("strict", "skip")
+RETRY = (60.0, 300.0)
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_LONGEST_ERRORS = 3  # of a payload that does not fit, how many faults are told
+
+
+class Unfit(Exception):
+    """The payload is not what the handler asked for; trying again would not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """How the parameters of a function are filled."""
+
+    payload: TypeAdapter[Any] | None
+    """Validates the payload for the first parameter; None when it takes the event."""
+    event: str | None
+    """A further parameter that takes the event."""
+    transaction: str | None
+    """The parameter that takes the connection whose transaction commits the position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A registered handler."""
+
+    function: Callable[..., Any]
+    name: str
+    group: str
+    condition: str | None
+    """As `broker_subscribe` takes it; None asks for every event."""
+    params: Mapping[str, Any]
+    retry: tuple[float, ...]
+    timeout: float
+    batch: int
+    split_by: Split | None
+    ordering: str
+    from_time: datetime | None
+    from_position: int | None
+    arguments: Arguments
+    is_async: bool
+
+    @property
+    def takes_transaction(self) -> bool:
+        """Whether effect and position are committed together."""
+        return self.arguments.transaction is not None
+
+    def delay_after(self, attempts: int) -> float | None:
+        """Seconds to wait after so many failures; None when that was the last one."""
+        return self.retry[attempts - 1] if attempts <= len(self.retry) else None
+
+    def split(self, events: Sequence[Delivered]) -> list[list[Delivered]]:
+        """The calls that a batch is made into, in the order of their first events."""
+        if self.split_by is None:
+            return [list(events)] if events else []
+        parts: dict[Any, list[Delivered]] = {}
+        for event in events:
+            parts.setdefault(self.split_by(event), []).append(event)
+        return list(parts.values())
+
+    def fitted(self, event: Event) -> Any:
+        """What the first parameter gets for an event; `Unfit` when the payload does not fit."""
+        if self.arguments.payload is None:
+            return event
+        try:
+            return self.arguments.payload.validate_python(event.payload)
+        except ValidationError as error:
+            raise Unfit(_faults(error, event)) from None
+
+    def call(
+        self,
+        events: Sequence[Event],
+        fitted: Sequence[Any],
+        transaction: psycopg.AsyncConnection[Any] | None,
+    ) -> Callable[[], Any]:
+        """The call of the function for these events, ready to be made."""
+        extra: dict[str, Any] = {}
+        if self.arguments.event is not None:
+            extra[self.arguments.event] = list(events) if self.batch > 1 else events[0]
+        if self.arguments.transaction is not None:
+            extra[self.arguments.transaction] = transaction
+        first = list(fitted) if self.batch > 1 else fitted[0]
+        return functools.partial(self.function, first, **extra)
+
+
+def make(
+    function: Callable[..., Any],
+    pattern: Pattern = None,
+    *,
+    group: str,
+    condition: Condition = None,
+    params: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    retry: Sequence[float] = RETRY,
+    timeout: float = 30.0,
+    batch: int = 1,
+    split_by: Split | None = None,
+    ordering: str = "strict",
+    from_time: datetime | None = None,
+    from_position: int | None = None,
+    names: Mapping[str, Any] | None = None,
+) -> Handler:
+    """Check what was said about a function; ``names`` are those its annotations may use."""
+    called = name if name is not None else _name_of(function)
+    told = f'handler "{called}"'
+    if not called or not isinstance(group, str) or not group:
+        raise Invalid(f"{told} needs a group and a name; got group {group!r}, name {called!r}.")
+    if ordering not in ORDERINGS:
+        raise Invalid(f'{told}: ordering is "strict" or "skip", got {ordering!r}.')
+    if not isinstance(batch, int) or batch < 1:
+        raise Invalid(f"{told}: batch is a number of events from 1 on, got {batch!r}.")
+    if not isinstance(timeout, int | float) or not timeout > 0:
+        raise Invalid(f"{told}: timeout is a number of seconds above 0, got {timeout!r}.")
+    if from_time is not None and from_position is not None:
+        raise Invalid(f"{told}: say from_time or from_position, not both.")
+    return Handler(
+        function=function,
+        name=called,
+        group=group,
+        condition=condition_text(told, pattern, condition),
+        params=dict(params or {}),
+        retry=_delays(told, retry),
+        timeout=float(timeout),
+        batch=batch,
+        split_by=split_by,
+        ordering=ordering,
+        from_time=from_time,
+        from_position=from_position,
+        arguments=_arguments(told, function, batch=batch, names=names or {}),
+        is_async=_is_async(told, function),
+    )
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__qualname__", "")
+    if not name or "<lambda>" in name:
+        raise Invalid(
+            "a handler has a name that stays the same when the program starts again.",
+            hint="Give a lambda or an object one: @app.on(..., name=...).",
+        )
+    return str(name)
+
+
+def _delays(told: str, retry: Sequence[float]) -> tuple[float, ...]:
+    fits = isinstance(retry, Sequence) and not isinstance(retry, str)
+    if not fits or any(not isinstance(delay, int | float) or delay < 0 for delay in retry):
+        raise Invalid(
+            f"{told}: retry is a list of seconds to wait before each further try, got {retry!r}.",
+            hint="[] is no further try: what fails is a dead letter at once.",
+        )
+    return tuple(float(delay) for delay in retry)
+
+
+def condition_text(told: str, pattern: Pattern, condition: Condition) -> str | None:
+    """Pattern and condition as one condition in the form that `broker_subscribe` takes."""
+    if condition is not None and not isinstance(condition, str | Mapping):
+        raise Invalid(f"{told}: a condition is a dict or SQL, got {condition!r}.")
+    if pattern is not None:
+        patterns = [pattern] if isinstance(pattern, str) else list(pattern)
+        if not patterns or not all(isinstance(each, str) and each for each in patterns):
+            raise Invalid(f"{told}: a pattern is a topic or a list of topics, got {pattern!r}.")
+    if isinstance(condition, str) and condition.lstrip().startswith("{"):
+        try:
+            condition = json.loads(condition)
+        except ValueError:
+            raise Invalid(f"{told}: its condition looks like JSON but is not.") from None
+    if isinstance(condition, str):
+        if pattern is None:
+            return condition
+        return f"({topics_sql(patterns)}) and ({condition}\n)"
+    parts = [{"topic": pattern if isinstance(pattern, str) else patterns}] if pattern else []
+    parts += [dict(condition)] if condition else []
+    if not parts:
+        return None
+    return json.dumps(parts[0] if len(parts) == 1 else {"and": parts})
+
+
+def _is_async(told: str, function: Callable[..., Any]) -> bool:
+    if not callable(function):
+        raise Invalid(f"{told} is not a function, but {function!r}.")
+    inner = function
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    if not inspect.isroutine(inner):
+        inner = type(inner).__call__
+    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+        raise Invalid(f"{told} is a generator: nobody would run it.", hint="Leave the yield out.")
+    return inspect.iscoroutinefunction(inner)
+
+
+def _arguments(
+    told: str, function: Callable[..., Any], *, batch: int, names: Mapping[str, Any]
+) -> Arguments:
+    signature = _signature(told, function, names)
+    first: inspect.Parameter | None = None
+    event = transaction = None
+    for parameter in signature.parameters.values():
+        if _is_connection(parameter):
+            transaction = parameter.name
+        elif first is None and parameter.kind in _BY_PLACE:
+            first = parameter
+        elif _is_event((get_args(parameter.annotation) or (parameter.annotation,))[0]):
+            event = parameter.name
+        elif parameter.default is parameter.empty and parameter.kind not in _ANY_NUMBER:
+            raise Invalid(
+                f'{told}: nobody knows what to give to its parameter "{parameter.name}".',
+                hint="It may take the event or its payload first, a psycopg.AsyncConnection,"
+                " and an Event.",
+            )
+    if first is None:
+        raise Invalid(f"{told} takes no event.", hint="Its first parameter is the event.")
+    if transaction is not None and not _is_async(told, function):
+        raise Invalid(f"{told} takes the transaction.", hint="Make it an async function.")
+    return Arguments(_payload(told, first, batch=batch), event, transaction)
+
+
+def _signature(
+    told: str, function: Callable[..., Any], names: Mapping[str, Any]
+) -> inspect.Signature:
+    try:
+        return inspect.signature(function, eval_str=True, locals=dict(names))
+    except NameError as error:
+        raise Invalid(f"{told}: an annotation cannot be understood: {error}.") from None
+    except (TypeError, ValueError) as error:
+        raise Invalid(f"{told} has no signature: {error}.") from None
+
+
+def _is_connection(parameter: inspect.Parameter) -> bool:
+    annotation = get_origin(parameter.annotation) or parameter.annotation
+    is_class = inspect.isclass(annotation)
+    return parameter.name == "transaction" or (
+        is_class and issubclass(annotation, psycopg.AsyncConnection)
+    )
+
+
+def _is_event(annotation: Any) -> bool:
+    return inspect.isclass(annotation) and issubclass(annotation, Event)
+
+
+def _payload(told: str, first: inspect.Parameter, *, batch: int) -> TypeAdapter[Any] | None:
+    """The validator for the annotation of the first parameter."""
+    wanted = first.annotation
+    if wanted is first.empty or wanted is Any:
+        return None
+    is_list = wanted is list or get_origin(wanted) in (list, Sequence)
+    if is_list != (batch > 1):
+        takes = "a list of events" if batch > 1 else "one event"
+        raise Invalid(
+            f'{told} is called with {takes}, but its parameter "{first.name}" is {wanted}.',
+            hint="batch=1 gives one event, batch above 1 a list.",
+        )
+    if is_list:
+        wanted = (get_args(wanted) or (Any,))[0]
+    if wanted is Any or _is_event(wanted):
+        return None
+    try:
+        return TypeAdapter(wanted)
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        reason = str(error).splitlines()[0]
+        raise Invalid(
+            f"{told}: a payload cannot be made into {wanted!r}: {reason}",
+            hint="Annotate with Event, a pydantic model or a dataclass.",
+        ) from None
+
+
+def _faults(error: ValidationError, event: Event) -> str:
+    """What is wrong with a payload, in one line."""
+    found = error.errors(include_url=False, include_context=False)
+    told = [
+        f"{'.'.join(map(str, fault['loc'])) or 'payload'}: {fault['msg']}"
+        for fault in found[:_LONGEST_ERRORS]
+    ]
+    if len(found) > _LONGEST_ERRORS:
+        told.append(f"and {len(found) - _LONGEST_ERRORS} more")
+    return f"the payload of event {event.event_id} does not fit {error.title}: {'; '.join(told)}"

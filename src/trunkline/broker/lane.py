@@ -1,0 +1,124 @@
+"""`Lane`: a lane of a handler that is ours, between reading and committing. State only, no I/O."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trunkline.broker.delivered import Delivered, RetryBatch
+
+UNCOMMITTED = 100
+"""Events that may be handled before their position is committed: so many may come again."""
+_COMMIT_AFTER = 0.1  # seconds
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """Events are handled one batch after the other, in order; retries in between."""
+
+    number: int
+    epoch: int
+    read_up_to: int
+    suspect_left: int
+    """Events to be tried alone, because the process before may have died over one of them."""
+    committed: int = field(init=False)
+    done_up_to: int = field(init=False)
+    queue: deque[Delivered] = field(default_factory=deque)
+    retries: deque[RetryBatch] = field(default_factory=deque)
+    blocked: set[str] = field(default_factory=set)
+    """Keys of which something is set aside."""
+    due: float | None = 0.0
+    """When to look for retries; at the beginning, at once."""
+    more: bool = True
+    """Whether there may be more to read."""
+    surplus: bool = False
+    lost: bool = False
+    resting: bool = False
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _uncommitted: int = 0
+    _uncommitted_since: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.committed = self.done_up_to = self.read_up_to
+
+    @property
+    def ends(self) -> bool:
+        """Whether nothing more is to be begun here."""
+        return self.surplus or self.lost
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do, and nothing is known to come."""
+        return self.resting and not (self.more or self.queue or self.retries or self.is_due())
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether events are tried alone."""
+        return self.suspect_left > 0
+
+    def is_due(self) -> bool:
+        """Whether it is time to look for retries."""
+        return self.due is not None and self.due <= time.monotonic()
+
+    def expect(self, seconds: float) -> None:
+        """Something is due for another try in a while."""
+        at = time.monotonic() + max(0.0, seconds)
+        self.due = at if self.due is None else min(self.due, at)
+
+    def add(self, events: Iterable[Delivered]) -> None:
+        """Queue what was read; a row without an event says how far was looked."""
+        for event in events:
+            self.read_up_to = max(self.read_up_to, event.delivery)
+            if event.event_id:
+                self.queue.append(event)
+        self.woken.set()
+
+    def take(self, most: int) -> list[Delivered]:
+        """The next events, at most so many."""
+        return [self.queue.popleft() for _ in range(min(most, len(self.queue)))]
+
+    def holds_back(self, event: Delivered) -> bool:
+        """Whether an event must wait for an older one of its key."""
+        if event.key is None:
+            return False
+        if event.blocked:
+            self.blocked.add(event.key)
+        return event.key in self.blocked
+
+    def hold_back(self, events: Iterable[Delivered]) -> None:
+        """These events were set aside: later ones of their keys must wait."""
+        self.blocked.update(event.key for event in events if event.key is not None)
+
+    def done(self, events: list[Delivered]) -> None:
+        """These events are settled; the position is still to be committed."""
+        self.done_up_to = events[-1].delivery
+        if not self._uncommitted:
+            self._uncommitted_since = time.monotonic()
+        self._uncommitted += len(events)
+
+    def must_commit(self) -> bool:
+        """Whether it is time to commit the position, though there is more to do."""
+        waited = time.monotonic() - self._uncommitted_since
+        return self._uncommitted >= UNCOMMITTED or (
+            self._uncommitted > 0 and waited > _COMMIT_AFTER
+        )
+
+    def position(self) -> int:
+        """Everything up to here is done: also what was looked at and was not for us."""
+        return self.done_up_to if self.queue else max(self.done_up_to, self.read_up_to)
+
+    def has_committed(self, up_to: int) -> None:
+        """The position was committed."""
+        self.committed = max(self.committed, up_to)
+        self._uncommitted = 0
+
+    @property
+    def worked(self) -> bool:
+        """Whether something was handled since the last commit."""
+        return self._uncommitted > 0

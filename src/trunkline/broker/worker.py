@@ -1,0 +1,428 @@
+"""`HandlerWorker`: brings the events of a group to one handler, each key in order, none skipped.
+
+It registers the handler before anything is read, owns lanes (by lease and epoch), and reads ahead
+for all of them at once. Every lane has a task that handles its events one batch after the other and
+what failed before in between; so no key is ever handled twice at the same time. Positions are
+committed after the handler, or in its own transaction if it takes that.
+
+What fails is set aside with its error, in the transaction that moves the position past it: for
+another try, or as a dead letter. Whatever goes wrong otherwise (the server is away, the lane went
+to another process) drops the lane: it is taken up again from the position that is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from trunkline.broker import handler_calls as calls
+from trunkline.broker.attempts import Attempts
+from trunkline.broker.lane import UNCOMMITTED, Lane
+from trunkline.core import telemetry
+from trunkline.core.backoff import Backoff
+from trunkline.core.errors import (
+    LeaseLost,
+    NotFound,
+    PositionTrimmed,
+    TrunklineError,
+    Unavailable,
+)
+from trunkline.core.service import Probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
+
+    from trunkline.broker.attempts import Attempt
+    from trunkline.broker.delivered import HandlerLane, RetryBatch
+    from trunkline.broker.handlers import Handler
+    from trunkline.core.db import AsyncDb
+    from trunkline.core.lease import ProcessLease
+    from trunkline.core.listen import Listener, Subscription
+
+logger = telemetry.get_logger(__name__)
+
+_REJOIN_EVERY = 3.0
+_LOOK_EVERY = 0.5
+_FAR_BEHIND = 1_000  # deliveries: what an idle lane may lag before it commits its position
+_RETRIES_AT_ONCE = 10
+_STOP_PATIENCE = 10.0  # seconds beyond the time that a handler may take
+
+
+class HandlerWorker:
+    """Works for one handler. Any number may run; each lane has one of them."""
+
+    def __init__(
+        self,
+        db: AsyncDb,
+        lease: ProcessLease,
+        listener: Listener,
+        handler: Handler,
+        *,
+        member: str = "",
+        read_ahead: int = 10,
+        transactions: asyncio.Semaphore | None = None,
+        tell: Callable[[Attempt], None] | None = None,
+    ):
+        self.handler = handler
+        self.attempted: Probe[Attempt] = Probe()
+        self.quiet: Probe[None] = Probe()
+        self._db = db
+        self._lease = lease
+        self._listener = listener
+        self._member = member
+        self._room = max(1, read_ahead) * handler.batch
+        self._attempts = Attempts(db, handler, transactions or asyncio.Semaphore(4), self._told)
+        self._tell = tell
+        self._lanes: dict[int, Lane] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._joined = False
+        self._stopping = False
+        self._rejoin_at = 0.0
+        self._look_at = 0.0
+        self._hold_until = 0.0
+        self._trouble = Backoff(first=0.1, longest=10.0)
+        self._woken = asyncio.Event()
+        self._counter = telemetry.counter(
+            "broker_handled_events", group=handler.group, handler=handler.name
+        )
+
+    @property
+    def lanes(self) -> Sequence[Lane]:
+        """The lanes that are ours."""
+        return tuple(self._lanes.values())
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether nothing more is begun."""
+        return self._stopping
+
+    async def register(self) -> int:
+        """Make subscription and handler, so that from now on nothing is missed; the group's id."""
+        process = await self._lease.hold()
+        await self._db.run(calls.register(self.handler, process))
+        return await self._db.run(calls.group(self.handler.group))
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until told to stop; then finish what is in hand and give the lanes back at once."""
+        stopped = asyncio.create_task(stop.wait())
+        process = await self._lease.hold()
+        try:
+            group_id = await self._registered(stopped)
+            async with self._listener.subscribe(f"broker:group:{group_id}") as heard:
+                listening = asyncio.create_task(self._listen(heard))
+                try:
+                    while not stop.is_set():
+                        self._woken.clear()
+                        if not await self._step(process):
+                            await self._rest(stopped)
+                finally:
+                    listening.cancel()
+                    await asyncio.wait({listening})
+        finally:
+            stopped.cancel()
+            await self._finish(process)
+
+    async def run_until_quiet(self) -> None:
+        """Work until nothing is left to do at this moment; for tests and scripts."""
+        stop = asyncio.Event()
+        quiet = self.quiet.wait(timeout=3600)
+        work = asyncio.create_task(self.run(stop))
+        try:
+            await asyncio.wait({quiet, work}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            quiet.cancel()
+            stop.set()
+            await work
+
+    async def _registered(self, stopped: asyncio.Task[bool]) -> int:
+        """Register; while the server is away, try again."""
+        while True:
+            try:
+                return await self.register()
+            except (TrunklineError, OSError) as error:
+                if not _is_trouble(error) or stopped.done():
+                    raise
+                self._hold(error)
+                await asyncio.wait({stopped}, timeout=self._hold_until - time.monotonic())
+
+    async def _step(self, process: UUID) -> bool:
+        """One round: who owns what, what is there; whether to go on at once."""
+        now = time.monotonic()
+        if now < self._hold_until:
+            return False
+        try:
+            if now >= self._rejoin_at:
+                await self._rejoin(process)
+            if now >= self._look_at:
+                await self._look()
+            read = await self._read()
+        except LeaseLost:
+            self._rejoin_at = 0.0
+            return False
+        except Exception as error:  # noqa: BLE001 - the worker outlives whatever it meets
+            self._hold(error)
+            return False
+        self._trouble.reset()
+        if not read and self._joined and all(lane.idle for lane in self._lanes.values()):
+            self.quiet.send(None)
+        return read
+
+    async def _listen(self, heard: Subscription) -> None:
+        while True:
+            if await heard.wait(3600):
+                for lane in self._lanes.values():
+                    lane.more = True
+                self._woken.set()
+
+    async def _rest(self, stopped: asyncio.Task[bool]) -> None:
+        """Wait for a wake-up, or until it is time to look."""
+        now = time.monotonic()
+        until = max(min(self._look_at, self._rejoin_at), self._hold_until)
+        woken = asyncio.create_task(self._woken.wait())
+        await asyncio.wait(
+            {stopped, woken}, timeout=max(0.0, until - now), return_when=asyncio.FIRST_COMPLETED
+        )
+        woken.cancel()
+
+    async def _rejoin(self, process: UUID) -> None:
+        handler = self.handler
+        try:
+            shares = await self._db.run(
+                calls.join(handler.group, handler.name, process, member=self._member)
+            )
+        except LeaseLost:
+            await self._lease.renew()
+            return
+        except NotFound:  # the group was deleted: it begins anew
+            await self.register()
+            return
+        self._rejoin_at = time.monotonic() + _REJOIN_EVERY
+        ours = {share.lane: share for share in shares}
+        for number, lane in list(self._lanes.items()):
+            if number not in ours or ours[number].epoch != lane.epoch:
+                self._drop(lane)
+        for share in shares:
+            if held := self._lanes.get(share.lane):
+                held.surplus = share.surplus
+                held.woken.set()
+            elif not share.surplus and share.lane not in self._tasks:
+                self._begin(share)
+        await self._give_back(process, ours)
+        self._joined = True
+
+    async def _give_back(self, process: UUID, ours: dict[int, HandlerLane]) -> None:
+        """Surplus lanes go once nothing is in hand."""
+        leaving = [
+            number for number, share in ours.items() if share.surplus and number not in self._tasks
+        ]
+        if leaving:
+            await self._leave(process, leaving)
+
+    def _begin(self, share: HandlerLane) -> None:
+        suspect = UNCOMMITTED + self.handler.batch if share.suspect else 0
+        lane = Lane(share.lane, share.epoch, share.up_to, suspect)
+        self._lanes[share.lane] = lane
+        self._tasks[share.lane] = asyncio.create_task(
+            self._work(lane), name=f"{self.handler.name} {share.lane}"
+        )
+        if suspect:
+            logger.warning("the process before died", **self._about(lane))
+
+    def _drop(self, lane: Lane) -> None:
+        """Forget a lane; it is taken up again from what is committed, if it is still ours."""
+        lane.lost = True
+        lane.woken.set()
+        if self._lanes.get(lane.number) is lane:
+            del self._lanes[lane.number]
+            self._rejoin_at = 0.0
+            self._woken.set()
+
+    async def _look(self) -> None:
+        """See what is ahead without anybody's having said so."""
+        self._look_at = time.monotonic() + _LOOK_EVERY
+        if not self._lanes:
+            return
+        handler = self.handler
+        for outlook in await self._db.run(calls.look(handler.group, handler.name, self._lanes)):
+            if lane := self._lanes.get(outlook.lane):
+                lane.more = lane.more or (outlook.head or 0) > lane.read_up_to
+                if outlook.due_in is not None:
+                    lane.expect(outlook.due_in.total_seconds())
+                    lane.woken.set()
+
+    async def _read(self) -> bool:
+        """Fill the queues of lanes that have room; whether anything came."""
+        handler = self.handler
+        wanting = {
+            number: lane
+            for number, lane in self._lanes.items()
+            if lane.more and not lane.ends and len(lane.queue) * 2 <= self._room
+        }
+        if not wanting:
+            return False
+        most = self._room - self._room // 2
+        after = {number: lane.read_up_to for number, lane in wanting.items()}
+        for lane in wanting.values():  # before the reading: a wake-up during it must count
+            lane.more = False
+        try:
+            found = await self._db.run(
+                calls.fetch(handler.group, handler.name, after, max_events=most)
+            )
+        except PositionTrimmed as error:
+            self._skip(wanting, error)
+            return True
+        except Exception:
+            for lane in wanting.values():
+                lane.more = True
+            raise
+        for number, events in found.items():
+            lane = wanting[number]
+            lane.more = lane.more or sum(event.event_id is not None for event in events) >= most
+            lane.add(events)
+        return any(lane.more for lane in wanting.values())
+
+    def _skip(self, lanes: dict[int, Lane], error: PositionTrimmed) -> None:
+        """What was not read in time has left: say so, and go on from the first there is."""
+        logger.error("events lost", error=str(error), **self._about())
+        first = int(error.details.get("first", 0))
+        for lane in lanes.values():
+            lane.read_up_to = max(lane.read_up_to, first - 1)
+            lane.more = True
+
+    async def _work(self, lane: Lane) -> None:
+        """The task of a lane: handle what is there, in order, until the lane ends."""
+        try:
+            while not (self._stopping or lane.ends):
+                lane.woken.clear()
+                lane.resting = False
+                if not await self._turn(lane):
+                    await self._idle(lane)
+            if not lane.lost:
+                await self._commit(lane)
+        except asyncio.CancelledError:
+            raise
+        except LeaseLost:
+            logger.info("lane lost", **self._about(lane))
+        except Exception as error:  # noqa: BLE001 - the lane is taken up again
+            self._hold(error)
+        finally:
+            del self._tasks[lane.number]
+            self._drop(lane)
+
+    async def _turn(self, lane: Lane) -> bool:
+        """One batch that failed before, one that is new; whether there was any."""
+        if not lane.retries and lane.is_due():
+            lane.due = None
+            lane.retries.extend(await self._due(lane))
+            if len(lane.retries) == _RETRIES_AT_ONCE:
+                lane.expect(0)
+        busy = False
+        if lane.retries:
+            await self._attempts.again(lane, lane.retries.popleft())
+            busy = True
+        if not (self._stopping or lane.ends) and (
+            events := lane.take(1 if lane.is_suspect else self.handler.batch)
+        ):
+            if len(lane.queue) * 2 <= self._room and lane.more:
+                self._woken.set()
+            await self._attempts.first(lane, events)
+            busy = True
+            if lane.is_suspect:
+                lane.suspect_left -= 1
+                await self._commit(lane)
+                if not lane.is_suspect:
+                    await self._attempts.trust(lane)
+            elif lane.must_commit():
+                await self._commit(lane)
+        return busy
+
+    async def _due(self, lane: Lane) -> list[RetryBatch]:
+        handler = self.handler
+        return await self._db.run(
+            calls.retries(
+                handler.group,
+                handler.name,
+                lane.number,
+                lane.epoch,
+                max_batches=_RETRIES_AT_ONCE,
+            )
+        )
+
+    async def _idle(self, lane: Lane) -> None:
+        """Nothing is to be done: commit, and wait until something is."""
+        await self._commit(lane)
+        if lane.is_suspect and not lane.more:
+            lane.suspect_left = 0
+            await self._attempts.trust(lane)
+        lane.resting = True
+        self._woken.set()
+        timeout = None if lane.due is None else max(0.0, lane.due - time.monotonic())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await lane.woken.wait()
+
+    async def _commit(self, lane: Lane) -> None:
+        up_to = lane.position()
+        if up_to <= lane.committed or not (
+            lane.worked or self._stopping or up_to - lane.committed >= _FAR_BEHIND
+        ):
+            return
+        handler = self.handler
+        await self._db.run(
+            calls.commit(handler.group, handler.name, lane.number, lane.epoch, up_to)
+        )
+        lane.has_committed(up_to)
+
+    def _told(self, attempt: Attempt) -> None:
+        if attempt.error is None:
+            self._counter.inc(len(attempt.events))
+        self.attempted.send(attempt)
+        if self._tell is not None:
+            self._tell(attempt)
+
+    def _hold(self, error: BaseException) -> None:
+        """Something is wrong: wait before trying again, longer every time."""
+        if time.monotonic() < self._hold_until:
+            return  # what was under way together fails together: that is one failure
+        wait = self._trouble.next()
+        self._hold_until = time.monotonic() + wait
+        self._rejoin_at = 0.0
+        logger.warning(
+            "handler held back",
+            error=telemetry.redact(f"{type(error).__name__}: {error}"),
+            retry_after=round(wait, 2),
+            exc_info=None if _is_trouble(error) else error,
+            **self._about(),
+        )
+
+    def _about(self, lane: Lane | None = None) -> dict[str, Any]:
+        about: dict[str, Any] = {"group": self.handler.group, "handler": self.handler.name}
+        return about if lane is None else {**about, "lane": lane.number, "epoch": lane.epoch}
+
+    async def _leave(self, process: UUID, lanes: list[int] | None = None) -> None:
+        handler = self.handler
+        await self._db.run(
+            calls.leave(handler.group, handler.name, process, member=self._member, lanes=lanes)
+        )
+
+    async def _finish(self, process: UUID) -> None:
+        self._stopping = True
+        for lane in self._lanes.values():
+            lane.woken.set()
+        if tasks := set(self._tasks.values()):
+            _, late = await asyncio.wait(tasks, timeout=self.handler.timeout + _STOP_PATIENCE)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=_STOP_PATIENCE)
+        with suppress(TrunklineError, OSError):
+            await self._leave(process)
+        self._lanes.clear()
+
+
+def _is_trouble(error: BaseException) -> bool:
+    """Whether it is the server's or the network's doing, and passes by itself."""
+    return isinstance(error, Unavailable | OSError | TimeoutError)

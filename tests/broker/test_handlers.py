@@ -1,0 +1,315 @@
+"""Registration of handlers: what is understood, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import psycopg  # noqa: TC002 - annotations are looked at
+import pytest
+from pydantic import BaseModel
+
+import trunkline
+from trunkline.broker.delivered import Delivered
+from trunkline.broker.handlers import Unfit, make
+from trunkline.broker.invocation import Failed, invoke
+from trunkline.broker.models import Event  # noqa: TC001 - annotations are looked at
+from trunkline.core.errors import BadRequest, Conflict, Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from trunkline.broker.handlers import Handler
+
+
+class Order(BaseModel):
+    number: int
+    paid: bool = False
+
+
+@dataclass
+class Line:
+    item: str
+    count: int
+
+
+async def plain(event: Event) -> None: ...
+
+
+async def many_events(events: list[Event]) -> None: ...
+
+
+def event(payload: Any = None, **given: Any) -> Delivered:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return Delivered(1, 1, "orders", None, payload, None, None, at, **given)
+
+
+def condition(*args: Any, **given: Any) -> Any:
+    text = make(plain, *args, group="g", **given).condition
+    return text if text is None or text[0] != "{" else json.loads(text)
+
+
+def value(handler: Handler, payload: Any) -> Any:
+    return handler.fitted(event(payload))
+
+
+def test_the_name_of_a_handler_is_that_of_its_function_and_never_random() -> None:
+    assert make(plain, group="g").name == make(plain, group="g").name == "plain"
+    assert make(plain, group="g", name="bill").name == "bill"
+
+
+def test_what_has_no_lasting_name_must_be_given_one() -> None:
+    for function in (lambda event: None, partial(plain)):
+        with pytest.raises(Invalid, match="stays the same"):
+            make(function, group="g")
+        assert make(function, group="g", name="x").name == "x"
+
+
+def test_a_pattern_and_a_condition_become_one() -> None:
+    assert condition() is None
+    assert condition("orders.*") == {"topic": "orders.*"}
+    assert condition(["a", "b"]) == {"topic": ["a", "b"]}
+    assert condition(condition={"eq": {"key": "x"}}) == {"eq": {"key": "x"}}
+    assert condition("a", condition={"eq": {"key": "x"}}) == {
+        "and": [{"topic": "a"}, {"eq": {"key": "x"}}]
+    }
+    assert condition("a", condition='{"key": "x"}') == {"and": [{"topic": "a"}, {"key": "x"}]}
+    assert condition(condition="e.key = 'x'") == "e.key = 'x'"
+
+
+def test_a_pattern_beside_a_condition_in_sql_is_sql_too() -> None:
+    assert condition("it's", condition="true") == "(e.topic = 'it''s') and (true\n)"
+    assert condition("a.*", condition="true -- all") == (
+        "(e.topic ~ '^a\\.[^.]+$') and (true -- all\n)"
+    )
+    assert condition(["#", "a.#", "#.a", "a.#.b"], condition="x").startswith(
+        "(e.topic ~ '^.*$' or e.topic ~ '^a(\\..*)?$' or e.topic ~ '^(.*\\.)?a$'"
+        " or e.topic ~ '^a(\\..*)?\\.b$')"
+    )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"ordering": "chaos"},
+        {"batch": 0},
+        {"timeout": 0},
+        {"timeout": None},
+        {"retry": [-1]},
+        {"retry": "60"},
+        {"retry": 60},
+        {"group": ""},
+        {"name": ""},
+        {"pattern": ""},
+        {"pattern": []},
+        {"pattern": "a*", "condition": "true"},
+        {"condition": 7},
+        {"condition": "{not json"},
+        {"from_time": datetime.now(UTC), "from_position": 1},
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused_with_the_name_of_the_handler(given: Any) -> None:
+    with pytest.raises(Invalid, match=r"handler|pattern"):
+        make(plain, **{"group": "g", **given})
+
+
+def test_functions_that_nobody_would_run_are_refused() -> None:
+    def generator(event: Event) -> Iterator[int]:
+        yield 1
+
+    async def async_generator(event: Event) -> AsyncIterator[int]:
+        yield 1
+
+    for function in (generator, async_generator):
+        with pytest.raises(Invalid, match="generator"):
+            make(function, group="g")
+
+
+def test_a_signature_that_cannot_be_filled_is_refused() -> None:
+    async def nothing() -> None: ...
+
+    async def too_much(event: Event, mailer: object) -> None: ...
+
+    def with_transaction(event: Event, transaction: object) -> None: ...
+
+    async def unknown(event: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    async def connection(payload: threading.Thread) -> None: ...
+
+    for function, said in (
+        (nothing, "takes no event"),
+        (too_much, '"mailer"'),
+        (with_transaction, "async"),
+        (unknown, "Nowhere"),
+        (connection, "cannot be made into"),
+    ):
+        with pytest.raises(Invalid, match=said):
+            make(function, group="g")
+
+
+def test_a_list_is_taken_exactly_when_batches_are_asked_for() -> None:
+    async def many(orders: list[Order]) -> None: ...
+
+    async def one(order: Order) -> None: ...
+
+    assert make(many, group="g", batch=10).fitted(event({"number": 1})) == Order(number=1)
+    for function, batch in ((many, 1), (one, 10)):
+        with pytest.raises(Invalid, match="batch"):
+            make(function, group="g", batch=batch)
+
+
+def test_payloads_become_models_dataclasses_or_what_else_is_annotated() -> None:
+    async def model(order: Order) -> None: ...
+
+    async def values(line: Line) -> None: ...
+
+    async def bare(payload: dict[str, int]) -> None: ...
+
+    async def anything(event) -> None: ...  # type: ignore[no-untyped-def]
+
+    assert value(make(model, group="g"), {"number": 1}) == Order(number=1)
+    assert value(make(values, group="g"), {"item": "tea", "count": 2}) == Line("tea", 2)
+    assert value(make(bare, group="g"), {"a": 1}) == {"a": 1}
+    assert value(make(anything, group="g"), 5) == value(make(plain, group="g"), 5) == event(5)
+
+
+def test_a_payload_that_does_not_fit_is_told_field_by_field() -> None:
+    async def bill(order: Order) -> None: ...
+
+    with pytest.raises(Unfit, match=r"event 1 does not fit Order: number: .*integer"):
+        value(make(bill, group="g"), {"number": "many"})
+    with pytest.raises(Unfit, match="Order"):
+        value(make(bill, group="g"), None)
+
+
+def test_event_and_transaction_are_given_by_annotation_or_name() -> None:
+    async def both(
+        order: Order, event: Event, connection: psycopg.AsyncConnection[Any], *, note: str = ""
+    ) -> None: ...
+
+    async def named(event: Event, transaction: Any) -> None: ...
+
+    handler = make(both, group="g")
+    assert (handler.arguments.event, handler.arguments.transaction) == ("event", "connection")
+    assert make(named, group="g").arguments.transaction == "transaction"
+    assert not make(plain, group="g").takes_transaction
+
+
+def test_retry_delays_follow_the_list_and_end_with_it() -> None:
+    handler = make(plain, group="g", retry=[60, 300])
+    assert [handler.delay_after(attempts) for attempts in (1, 2, 3)] == [60, 300, None]
+    assert make(plain, group="g", retry=[]).delay_after(1) is None
+
+
+def test_a_batch_is_split_by_key_in_the_order_of_first_events() -> None:
+    handler = make(many_events, group="g", batch=10, split_by=lambda event: event.payload % 2)
+    parts = handler.split([event(number) for number in (3, 2, 1, 4)])
+    assert [[each.payload for each in part] for part in parts] == [[3, 1], [2, 4]]
+
+
+def test_two_handlers_of_one_name_in_one_group_are_refused() -> None:
+    app = trunkline.App()
+    app.on(group="g")(plain)
+    with pytest.raises(Conflict, match='"g" has a handler "plain"'):
+        app.on(group="g")(plain)
+    app.on(group="other")(plain)
+    assert len(app.handlers) == 2
+
+
+def test_a_registered_function_stays_what_it_was() -> None:
+    app = trunkline.App()
+    assert app.on(group="g")(plain) is plain
+
+
+def test_classes_of_the_enclosing_function_may_be_annotated() -> None:
+    class Local(BaseModel):
+        x: int
+
+    app = trunkline.App()
+
+    @app.on(group="g")
+    async def handle(local: Local) -> None: ...
+
+    assert value(app.handlers[0], {"x": 1}) == Local(x=1)
+
+
+def test_an_app_that_is_not_open_says_so() -> None:
+    with pytest.raises(BadRequest, match="not open"):
+        trunkline.App().stream("orders")
+
+
+def test_the_environment_sets_the_read_ahead_an_argument_wins_and_junk_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TRUNKLINE_READ_AHEAD", "3")
+    assert trunkline.App().settings.read_ahead == 3
+    assert trunkline.App(read_ahead=5).settings.read_ahead == 5
+    monkeypatch.setenv("TRUNKLINE_READ_AHEAD", "many")
+    with pytest.raises(BadRequest, match="TRUNKLINE_READ_AHEAD"):
+        trunkline.App()
+
+
+async def test_a_plain_function_runs_in_a_thread_and_its_coroutine_is_awaited() -> None:
+    seen: list[bool] = []
+
+    async def later() -> None:
+        seen.append(threading.current_thread() is threading.main_thread())
+
+    def forgetful() -> Any:
+        seen.append(threading.current_thread() is threading.main_thread())
+        return later()
+
+    await invoke(forgetful, is_async=False, timeout=5)
+    assert seen == [False, True]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_whatever_a_handler_raises_is_told(is_async: bool) -> None:
+    def bad() -> None:
+        raise ValueError("out of paper")
+
+    with pytest.raises(Failed, match=r"ValueError: out of paper\n.*in bad") as caught:
+        await invoke(bad, is_async=is_async, timeout=5)
+    assert "invocation.py" not in str(caught.value)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), StopIteration()])
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_handler_can_end_neither_the_worker_nor_the_process(
+    error: BaseException, is_async: bool
+) -> None:
+    def bad() -> None:
+        raise error
+
+    async def async_bad() -> None:
+        bad()
+
+    with pytest.raises(Failed):
+        await invoke(async_bad if is_async else bad, is_async=is_async, timeout=5)
+
+
+async def test_a_coroutine_that_takes_too_long_is_cancelled() -> None:
+    cancelled = asyncio.Event()
+
+    async def hangs() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    with pytest.raises(Failed, match=r"longer than 0\.01 s"):
+        await invoke(hangs, is_async=True, timeout=0.01)
+    assert cancelled.is_set()
+
+
+async def test_a_thread_that_takes_too_long_has_failed_and_holds_up_nobody() -> None:
+    release = threading.Event()
+    with pytest.raises(Failed, match="TimeoutError"):
+        await invoke(lambda: release.wait(60), is_async=False, timeout=0.01)
+    release.set()
