@@ -442,7 +442,7 @@ def test_a_crash_loses_and_doubles_nothing_that_was_committed(
         assert payloads(session) == ["numbered", "committed", "prepared", "after"]
 
 
-def burn_xids(session: Session, most: int = 3000) -> None:
+def burn_xids(session: Session, most: int = 10_000) -> None:
     """Push the xids of a server ahead of those of a new one."""
     body = f"for i in 1 .. {most} loop perform pg_current_xact_id(); commit; end loop;"
     session.execute(f"do $$ begin {body} end $$")
@@ -473,7 +473,7 @@ def test_a_restore_into_a_server_with_lower_xids_loses_and_doubles_nothing(
     copy = database_of(low)
     with psycopg.connect(copy, autocommit=True) as session:  # a dump has no roles in it
         session.execute("create role trunkline_reader; create role trunkline_writer")
-        session.execute("create role trunkline_admin")
+        session.execute("create role trunkline_admin; create role trunkline_matcher")
     programs.psql(copy, first_dump)
     with psycopg.connect(copy, autocommit=True) as session:
         assert ask(session, "select pg_current_xact_id()::text::bigint") < burnt - 1000

@@ -2,13 +2,17 @@
    it takes; groups that have not read their deliveries and subscriptions that catch up hold events for broker.hold;
    whatever is younger than broker.retention stays for those who may ask for it. */
 create or replace function trunkline._event_keep_from()
-returns bigint language sql stable as $$
-  select least(
+returns bigint language plpgsql stable as $$
+declare
+  beyond bigint := trunkline.broker_head() + 1;
+  now_ timestamptz := clock_timestamp();
+  held bigint := least(trunkline._delivery_keep_position(), (select min(s.caught_up_to) + 1 from trunkline.broker_subscription s));
+begin
+  if held is not null then
+    held := greatest(held, coalesce(trunkline._tick_first_since('event', now_ - trunkline._setting('broker.hold')::interval), beyond));
+  end if;
+  return least(held,
     coalesce(trunkline._broker_matched(), 0) + 1,
     (select min((trunkline._cursor_latest(k.cursor_id)).up_to) + 1 from trunkline.cursor_key k where k.resource like 'broker:forward:%'),
-    greatest(
-      least(trunkline._delivery_keep_position(),
-        (select min(s.caught_up_to) + 1 from trunkline.broker_subscription s),
-        coalesce(trunkline._tick_first_since('event', clock_timestamp() - trunkline._setting('broker.retention')::interval), trunkline.broker_head() + 1)),
-      coalesce(trunkline._tick_first_since('event', clock_timestamp() - trunkline._setting('broker.hold')::interval), trunkline.broker_head() + 1)));
-$$;
+    coalesce(trunkline._tick_first_since('event', now_ - trunkline._setting('broker.retention')::interval), beyond));
+end $$;

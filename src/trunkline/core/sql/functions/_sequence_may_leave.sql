@@ -1,6 +1,5 @@
 /* A slot of numbered rows may leave when all its rows are numbered and no reader needs them.
-   The slot notes the first tick that had seen all its rows: no row of it has a higher position.  A row
-   that came late is not seen by that tick, so the note is taken anew; so it is in a new life. */
+   A row that came late is not seen by the tick that _sequence_note() noted: then the note is taken anew. */
 create or replace function trunkline._sequence_may_leave(ring text, slot int)
 returns boolean language plpgsql as $$
 declare
@@ -10,7 +9,11 @@ declare
   keeper text;
   needed bigint;
 begin
-  if last.tick is null or trunkline._sequence_beyond(ring, slot, last) then
+  if last.tick is null then
+    return false;
+  end if;
+  perform trunkline._sequence_note(ring, last);
+  if trunkline._sequence_beyond(ring, slot, last) then
     return false;
   end if;
   select s.* into strict note from trunkline.ring_slot s

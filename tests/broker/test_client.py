@@ -1,0 +1,70 @@
+"""The broker for Python programs, async and blocking."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from tests.broker.steps import payloads
+
+import trunkline
+from trunkline import NewEvent
+from trunkline.core.errors import Invalid
+
+if TYPE_CHECKING:
+    from tests.broker.steps import Session
+
+
+async def test_an_event_is_published_with_the_rows_of_its_transaction(
+    clean_dsn: str, session: Session
+) -> None:
+    session.execute("create table orders (id int)")
+    async with trunkline.connect(clean_dsn) as tl:
+        for kept in (True, False):
+            async with tl.transaction() as connection:
+                await connection.execute("insert into orders values (1)")
+                await tl.broker.publish("orders", {"kept": kept}, key="1", on=connection)
+                if not kept:
+                    raise psycopg.Rollback
+        assert await tl.broker.tick() == 1
+        (event,) = await tl.broker.events(1, topics=["orders"])
+    assert (event.position, event.topic, event.key) == (1, "orders", "1")
+    assert (event.payload, event.metadata) == ({"kept": True}, None)
+    assert session.execute("select count(*) from orders").fetchall() == [(1,)]
+
+
+async def test_many_events_are_published_in_order(clean_dsn: str) -> None:
+    async with trunkline.connect(clean_dsn) as tl:
+        batch = [NewEvent("a", number, metadata={"n": number}) for number in range(3)]
+        ids = await tl.broker.publish_many(batch)
+        assert await tl.broker.publish_many([]) == []
+        await tl.broker.tick()
+        found = await tl.broker.events(1)
+        assert [event.event_id for event in found] == ids
+        assert [event.metadata for event in found] == [{"n": 0}, {"n": 1}, {"n": 2}]
+        assert await tl.broker.head() == 3
+
+
+def test_blocking_code_publishes_in_its_transaction_too(clean_dsn: str, session: Session) -> None:
+    at = datetime.now(UTC) + timedelta(hours=1)
+    with trunkline.connect_sync(clean_dsn) as tl:
+        with tl.transaction() as connection:
+            tl.broker.publish("a", None, on=connection)
+            tl.broker.publish_many([NewEvent("a", "x")], on=connection)
+            assert tl.broker.tick() == 0
+        tl.broker.publish("a", "later", deliver_at=at)
+        assert tl.broker.next_due() == at
+        assert tl.broker.release() == 0
+        tl.broker.topic("a", key_order="locked")
+    assert payloads(session) == [None, "x"]
+
+
+@pytest.mark.parametrize("payload", [object(), float("inf"), {1, 2}, b"bytes"])
+async def test_what_is_not_json_is_refused_before_anything_is_sent(
+    clean_dsn: str, payload: object
+) -> None:
+    async with trunkline.connect(clean_dsn) as tl:
+        with pytest.raises(Invalid, match="payload cannot be written as JSON"):
+            await tl.broker.publish("a", payload)

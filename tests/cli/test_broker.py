@@ -1,0 +1,92 @@
+"""``trunkline broker``: events from the command line."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Cli, Start
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def give(text: str) -> None:
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+    return give
+
+
+def stored(dsn: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as session:
+        session.execute("select trunkline.broker_tick()")
+        return session.execute(
+            "select topic, payload, key, metadata from trunkline.broker_events(1)"
+        ).fetchall()
+
+
+def test_events_are_published_as_argument_or_as_lines(cli: Cli, dsn: str, typed: Any) -> None:
+    done = cli("broker", "publish", "orders", '{"n": 1}', "--key", "k", "--metadata", '{"m": 2}')
+    assert (done.code, done.rows) == (0, [{"event_id": 1, "topic": "orders"}])
+    typed('2\n\n"three"\n')
+    assert [row["event_id"] for row in cli("broker", "publish", "orders", "-").rows] == [2, 3]
+    assert stored(dsn) == [
+        ("orders", {"n": 1}, "k", {"m": 2}),
+        ("orders", 2, None, None),
+        ("orders", "three", None, None),
+    ]
+    assert "0 events were due, 0 got a position" in cli("broker", "tick").err
+
+
+def test_lines_that_are_not_json_publish_nothing(cli: Cli, dsn: str, typed: Any) -> None:
+    typed("1\nhello\n")
+    done = cli("broker", "publish", "a")
+    assert done.code == 2
+    assert "line 2 is not JSON" in done.err
+    assert "quotes" in done.err
+    assert cli("broker", "publish", "a", "1", "--metadata", "[]").code == 2
+    assert cli("broker", "publish", "a", "1", "--subscription", "7").code == 3
+    assert stored(dsn) == []
+
+
+def test_an_event_is_published_for_later(cli: Cli, dsn: str) -> None:
+    for time in ("in 10m", "2100-01-31T12:00"):
+        assert cli("broker", "publish", "a", "1", "--deliver-at", time).code == 0
+    done = cli("broker", "publish", "a", "1", "--deliver-at", "soon")
+    assert (done.code, '--deliver-at takes a time, got "soon"' in done.err) == (2, True)
+    assert stored(dsn) == []
+    with psycopg.connect(dsn, autocommit=True) as session:
+        session.execute("update trunkline.event_due set deliver_at = now()")
+    assert "2 events were due, 2 got a position" in cli("broker", "tick").err
+
+
+def test_lines_are_enqueued_as_they_come(start: Start, dsn: str, tmp_path: Any) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f"{json.dumps({'n': n})}\n" for n in range(250)))
+    with lines.open() as source:
+        done = start(
+            *("broker", "enqueue", "a", "--batch", "100", "--key", "k"),
+            stdin=source,
+            TRUNKLINE_DSN=dsn,
+        )
+        _, talk = done.communicate(timeout=60)
+    assert (done.returncode, talk) == (0, "250 events were published.\n")
+    assert [(row[1], row[2]) for row in stored(dsn)] == [({"n": n}, "k") for n in range(250)]
+
+
+def test_what_was_enqueued_before_a_bad_line_is_published_and_told(
+    start: Start, dsn: str, tmp_path: Any
+) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("1\n2\nhello\n")
+    with lines.open() as source:
+        done = start("broker", "enqueue", "a", stdin=source, TRUNKLINE_DSN=dsn)
+        _, talk = done.communicate(timeout=60)
+    assert done.returncode == 2
+    assert "2 events were published" in talk
+    assert "line 3 is not JSON" in talk
+    assert len(stored(dsn)) == 2
