@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from trunkline.broker import calls, handler_calls
+from trunkline.broker import calls, handler_calls, subscription_calls
 from trunkline.broker.enqueue import Enqueuer
 from trunkline.broker.forwarder import BrokerForwarder
 from trunkline.broker.handlers import condition_text
@@ -20,7 +20,8 @@ from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
+    from uuid import UUID
 
     import psycopg
 
@@ -126,6 +127,50 @@ class Broker(AsyncFace):
     def _enqueuer(self) -> Enqueuer:
         return self.enqueuer()
 
+    async def subscribe(
+        self,
+        group_name: str,
+        condition: str | Mapping[str, Any] | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        expiry: timedelta | None = None,
+        from_position: int | None = None,
+        from_time: datetime | None = None,
+        handler: str | None = None,
+        ordering: str | None = None,
+        lanes: int | None = None,
+        on: psycopg.AsyncConnection[Any] | None = None,
+    ) -> int:
+        """Subscribe a group to the events for which a condition holds; the subscription's number.
+
+        The condition is SQL over ``e`` and ``s``, or a dict in the JSON form; None asks for every
+        event. The same group, condition and params are the same subscription. With ``expiry`` it is
+        held as long as this process lives, and goes when nobody held it for that long.
+        ``from_position`` and ``from_time`` begin with the history. With ``on``, inside the
+        transaction of that connection.
+        """
+        call = subscription_calls.subscribe(
+            group_name,
+            condition,
+            params,
+            expiry=expiry,
+            from_position=from_position,
+            from_time=from_time,
+            process=None if expiry is None else await self.process(),
+            handler=handler,
+            ordering=ordering,
+            lanes=lanes,
+        )
+        return await self._db.run(call, on=on)
+
+    async def hold(self, subscription: int) -> None:
+        """Keep a subscription from expiring as long as this process lives."""
+        await self._db.run(subscription_calls.hold(subscription, await self.process()))
+
+    async def process(self) -> UUID:
+        """The id under which this process holds what it holds."""
+        return await self._lease.hold()
+
     topic = awaited(calls.topic)
     events = awaited(calls.events)
     head = awaited(calls.head)
@@ -144,6 +189,10 @@ class Broker(AsyncFace):
     lag = awaited(calls.lag)
     read = awaited(calls.read)
     seek = awaited(calls.seek)
+    unsubscribe = awaited(subscription_calls.unsubscribe)
+    subscriptions = awaited(subscription_calls.subscriptions)
+    explain = awaited(subscription_calls.explain)
+    resume = awaited(subscription_calls.resume)
 
     def services(self) -> Sequence[Service]:
         """The background work of the broker that ``trunkline up`` runs."""
@@ -264,6 +313,39 @@ class SyncBroker(SyncFace):
         """Wait until everything that was enqueued is published; raises the first failure."""
         self._portal.call(self._broker.flush())
 
+    def subscribe(
+        self,
+        group_name: str,
+        condition: str | Mapping[str, Any] | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        expiry: timedelta | None = None,
+        from_position: int | None = None,
+        from_time: datetime | None = None,
+        handler: str | None = None,
+        ordering: str | None = None,
+        lanes: int | None = None,
+        on: psycopg.Connection[Any] | None = None,
+    ) -> int:
+        """As `Broker.subscribe`."""
+        call = subscription_calls.subscribe(
+            group_name,
+            condition,
+            params,
+            expiry=expiry,
+            from_position=from_position,
+            from_time=from_time,
+            process=None if expiry is None else self._portal.call(self._broker.process()),
+            handler=handler,
+            ordering=ordering,
+            lanes=lanes,
+        )
+        return self._db.run(call, on=on)
+
+    def hold(self, subscription: int) -> None:
+        """As `Broker.hold`."""
+        self._portal.call(self._broker.hold(subscription))
+
     topic = blocking(calls.topic)
     events = blocking(calls.events)
     head = blocking(calls.head)
@@ -286,3 +368,7 @@ class SyncBroker(SyncFace):
     dead_show = blocking(handler_calls.dead_show)
     dead_retry = blocking(handler_calls.dead_retry)
     dead_discard = blocking(handler_calls.dead_discard)
+    unsubscribe = blocking(subscription_calls.unsubscribe)
+    subscriptions = blocking(subscription_calls.subscriptions)
+    explain = blocking(subscription_calls.explain)
+    resume = blocking(subscription_calls.resume)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from uuid import UUID
 
 
@@ -110,3 +110,37 @@ class Condition:
     live: int
     late: int
     quarantined: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Who wants which events, and how that goes: ``live``, ``late`` or ``quarantined``."""
+
+    subscription: int
+    group_name: str
+    condition: str
+    params: dict[str, Any]
+    way: str
+    state: str
+    from_position: int
+    matched_up_to: int | None
+    expiry: timedelta | None
+    holders: int
+    idle_since: datetime | None
+    quarantined_at: datetime | None
+    error: str | None
+    error_position: int | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What a condition would do: ``way`` is ``index`` or ``scan``."""
+
+    way: str
+    reason: str
+    expression: str
+    events: int
+    matches: int | None
+    milliseconds: float
+    error: str | None
