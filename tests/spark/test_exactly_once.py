@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyspark.taskcontext import TaskContext
 from tests.fixtures.asking import ask, column
-from tests.spark import retry_job
 
 import trunkline
-from trunkline.core.errors import Unavailable
 from trunkline.spark.iceberg import catalogue
-from trunkline.spark.java import find_java
 from trunkline.spark.session import SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from trunkline.platform import SyncPlatform
 
-ROOT = Path(__file__).parents[2]
 LEFT_OVER = "select count(*) from pg_class where relname ~ '^spark_staging_[0-9]+$'"
 SINKS = ("log", "table", "delta", "iceberg")
 
@@ -197,28 +193,53 @@ def test_of_two_streams_with_one_app_id_one_writes_each_batch(
     assert written(sink, tl, dsn, tmp_path) == list(range(700))
 
 
-@pytest.mark.spark
-@pytest.mark.timeout(300)
+def stumbling(place: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Gives half of the rows and fails; the second time all of them, backwards."""
+    mark = str(place / "stumbled")
+
+    def stumble(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        held = list(batches)
+        if context.attemptNumber() == 0:
+            yield from held[: len(held) // 2 + 1]
+            open(f"{mark}-{context.stageId()}", "w").close()  # noqa: PTH123
+            raise RuntimeError("stumbled")
+        for batch in reversed(held):
+            yield batch.take(pa.array(range(batch.num_rows - 1, -1, -1)))
+
+    return stumble
+
+
+@pytest.fixture
+def small_batches(spark: SparkSession) -> Iterator[None]:
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(name)
+    spark.conf.set(name, "500")
+    yield
+    spark.conf.set(name, before)
+
+
+@pytest.mark.usefixtures("small_batches")
 def test_a_task_that_is_tried_again_in_another_order_writes_its_rows_once(
-    dsn: str, tl: SyncPlatform, session: psycopg.Connection[Any], tmp_path: Path
+    spark: SparkSession,
+    dsn: str,
+    tl: SyncPlatform,
+    session: psycopg.Connection[Any],
+    tmp_path: Path,
 ) -> None:
-    try:
-        find_java()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
     tl.log.create("retried", partitions=2)
     session.execute("create table retried (id bigint)")
-    done = subprocess.run(
-        [sys.executable, retry_job.__file__, dsn, str(tmp_path)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "stumbled" in done.stderr
-    every = list(range(retry_job.ROWS))
+    every = list(range(5_000))
+    source = spark.range(len(every), numPartitions=2)
+    rows = source.mapInArrow(stumbling(tmp_path), source.schema)
+    messages = rows.selectExpr("cast(id as string) as value", "cast(id % 7 as string) as key")
+    for frame, name, options in (
+        (messages, "log", {"dsn": dsn, "topic": "retried"}),
+        (rows, "table", {"dsn": dsn, "dbtable": "retried"}),
+        (rows, "delta", {"path": str(tmp_path / "delta")}),
+    ):
+        frame.write.format(f"trunkline.{name}").options(**options).mode("append").save()
+    assert len(list(tmp_path.glob("stumbled-*"))) == 3
     assert written("log", tl, dsn, tmp_path, "retried") == every
     assert column(session, "select id from retried order by 1") == every
     assert written("delta", tl, dsn, tmp_path) == every

@@ -51,6 +51,7 @@ FAST: Mapping[str, str] = {
 _LOCAL: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    "spark.python.daemon.module": "trunkline.spark.daemon",
 }
 
 
