@@ -1,7 +1,7 @@
 """Many workers on one topic, and what becomes of a message that nobody can handle.
 
 Three workers claim ranges of the same partition at the same time. A range whose worker fails is
-handed out again; after `max_attempts` its messages come one by one, and the one that still fails
+handed out again, the last of `max_attempts` times message by message, and the one that still fails
 goes to the topic `jobs.dead` with the reason.
 """
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import pytest
+
 import trunkline
 from trunkline.tube.downstreams.postgres import PostgresDownstream
 
 STORED = "select shard, key, (document ->> 'total')::int from trunkline_documents"
 
 
-async def test_a_document_follows_its_row_to_another_shard(dsn: str) -> None:
+QUERY = """
+select id::text as key, to_jsonb(o) as document from orders o where id = any (%(keys)s::int[])
+"""
+
+
+@pytest.mark.parametrize("enrich", [None, QUERY], ids=["row", "query"])
+async def test_a_document_follows_its_row_to_another_shard(dsn: str, enrich: str | None) -> None:
     async with trunkline.connect(dsn) as tl:
-        worker = tl.tube.worker("feed", PostgresDownstream(dsn=dsn))
+        worker = tl.tube.worker("feed", PostgresDownstream(dsn=dsn), enrich=enrich)
 
         async def run(statement: str) -> None:
             async with tl.db.transaction() as connection:

@@ -313,6 +313,17 @@ def enrich(
     )
 
 
+def moved(attachment: int, keys: Sequence[str], shards: Sequence[int]) -> Call[list[str]]:
+    """The keys whose row is in another shard than the one given."""
+    return Call(
+        "_tube_moved",
+        {"attachment": attachment, "keys": list(keys), "shards": list(shards)},
+        lambda rows: [row["key"] for row in rows],
+        safe_to_repeat=True,
+        types={**_KEYS, "shards": "int[]"},
+    )
+
+
 def mirror(attachment: int, ids: Sequence[KeyId], *, documents: str) -> Call[None]:
     """Write the rows behind keys into a table of documents in the same database."""
     return Call(

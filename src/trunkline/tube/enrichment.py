@@ -57,7 +57,10 @@ class RowEnricher:
 
 
 class QueryEnricher:
-    """A query of the user's: takes ``%(keys)s`` (text[]), gives columns key and document."""
+    """A query of the user's: takes ``%(keys)s`` (text[]), gives columns key and document.
+
+    It knows no shards: of a row that moved, the document in the shard of before has to go.
+    """
 
     def __init__(self, db: AsyncDb, query: str, *, replica: AsyncDb | None = None):
         if "%(keys)s" not in query:
@@ -75,7 +78,8 @@ class QueryEnricher:
                 cursor = await connection.execute(self._query, {"keys": keys})
                 rows = await cursor.fetchall()
         found = {str(row[0]): as_text(row[1]) for row in rows}
-        return {key: found.get(key) for key in keys}
+        moved = await db.run(calls.moved(attachment, keys, [touch.shard for touch in touches]))
+        return {key: found.get(key) for key in keys} | dict.fromkeys(moved)
 
 
 class FunctionEnricher:

@@ -44,17 +44,16 @@ begin
     first_offset := old.first_offset;
     attempts := old.attempts + 1;
     reason := old.reason;
-    -- after its last try in company a range is handed out message by message, so that only the
-    -- one that really fails ends as a dead letter
-    last_offset := case when attempts > max_attempts then old.first_offset
+    -- the last try of a range is made message by message, so that only the one that really fails ends as a
+    -- dead letter; where the first try was the last, each gets one more
+    last_offset := case when attempts >= max_attempts then old.first_offset
                         else least(old.last_offset, old.first_offset + max_messages - 1) end;
-    if attempts > max_attempts and old.first_offset < old.last_offset then
-      attempts := max_attempts;
+    if old.first_offset < old.last_offset then
+      attempts := least(attempts, max_attempts);
     end if;
     if last_offset < old.last_offset then
-      -- the last message of a range was tried in company only: it is owed a try of its own
       others := others || jsonb_build_object('claim', nextval('trunkline.cursor_seq'), 'first_offset', last_offset + 1, 'last_offset', old.last_offset,
-                                             'deadline', now_, 'attempts', least(old.attempts, max_attempts - (last_offset + 1 = old.last_offset)::int), 'process', null, 'reason', old.reason);
+                                             'deadline', now_, 'attempts', least(old.attempts, max_attempts - 1), 'process', null, 'reason', old.reason);
     end if;
   elsif seen.up_to < tail then
     -- only what is new: a range that comes back may be cut in pieces, and has to be finished some time
