@@ -1,0 +1,144 @@
+"""``trunkline broker worker`` and ``dead``: handlers at work, and what they left."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trunkline.cli.invocation import Invocation, command, flag, run_async
+from trunkline.cli.output import say
+
+if TYPE_CHECKING:
+    from trunkline.app import App
+
+dead = typer.Typer(help="Events that handlers failed with for good.", no_args_is_help=True)
+
+_LISTED = ("retry", "group_name", "handler", "topic", "key", "attempts", "error", "behind")
+
+Group = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="Of this group.")]
+Handler = Annotated[str | None, typer.Option(metavar="HANDLER", help="Of this handler.")]
+Letters = Annotated[
+    list[int] | None, typer.Argument(metavar="[NUMBER]...", help="Dead letters by their numbers.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the tree."""
+    command(app, example="trunkline broker worker shop.handlers:app", panel="Handlers")(worker)
+    app.add_typer(dead, name="dead", rich_help_panel="Handlers")
+
+
+def worker(
+    invocation: Invocation,
+    app: Annotated[
+        str, typer.Argument(metavar="MODULE:APP", help="Where the App is; the directory counts.")
+    ],
+    no_services: Annotated[
+        bool, flag("--no-services", help="Leave numbering and matching to trunkline up.")
+    ] = False,
+) -> None:
+    """Run the handlers of an app until told to stop."""
+    run_async(_worker(invocation, app, services=not no_services))
+
+
+@command(dead, "list", example="trunkline broker dead list --group billing", reads=True)
+def list_dead(invocation: Invocation, group: Group = None, handler: Handler = None) -> None:
+    """Dead letters, the newest first."""
+    from trunkline.broker import handler_calls
+
+    with invocation.session() as session:
+        rows = session.run(handler_calls.dead_list(group, handler=handler))
+    invocation.print(rows, columns=_LISTED, nothing="No dead letters.")
+
+
+@command(dead, "show", example="trunkline broker dead show 17", reads=True)
+def show_dead(
+    invocation: Invocation,
+    number: Annotated[int, typer.Argument(metavar="NUMBER", help="The dead letter.")],
+) -> None:
+    """One dead letter: the event, and the error of every attempt."""
+    from trunkline.broker import handler_calls
+
+    with invocation.session() as session:
+        invocation.print_one(session.run(handler_calls.dead_show(number)))
+
+
+@command(dead, "retry", example="trunkline broker dead retry --group billing --handler bill")
+def retry_dead(
+    invocation: Invocation,
+    numbers: Letters = None,
+    group: Group = None,
+    handler: Handler = None,
+) -> None:
+    """Try dead letters once more: some, or all of a handler."""
+    from trunkline.broker import handler_calls
+
+    total = _each(invocation, handler_calls.dead_retry, numbers, group, handler)
+    say(f"{total} dead letters are tried again.")
+
+
+@command(dead, "discard", example="trunkline broker dead discard 17 18")
+def discard_dead(
+    invocation: Invocation,
+    numbers: Letters = None,
+    group: Group = None,
+    handler: Handler = None,
+) -> None:
+    """Give dead letters up: some, or all of a handler; what waited behind them goes on."""
+    from trunkline.broker import handler_calls
+
+    total = _each(invocation, handler_calls.dead_discard, numbers, group, handler)
+    say(f"{total} dead letters are discarded.")
+
+
+def _each(
+    invocation: Invocation,
+    build: Any,
+    numbers: list[int] | None,
+    group: str | None,
+    handler: str | None,
+) -> int:
+    with invocation.session() as session, session.connection.transaction():
+        if not numbers:
+            return int(session.run(build(None, group_name=group, handler=handler)))
+        given = {"group_name": group, "handler": handler}
+        return sum(session.run(build(number, **given)) for number in numbers)
+
+
+async def _worker(invocation: Invocation, path: str, *, services: bool) -> None:
+    from trunkline.core import migrate, telemetry
+    from trunkline.core.errors import Invalid
+
+    app = _load(path)
+    if not app.handlers:
+        raise Invalid(f"{path} has no handlers.", hint="Register them: @app.on(...)")
+    named = Invocation(app.dsn) if invocation == Invocation() else invocation
+    with named.target() as target:
+        if target.server is not None:
+            migrate.install(target.dsn)
+        telemetry.configure(invocation.settings().log_level)
+        app.dsn = target.dsn
+        await app.run(services=services)
+
+
+def _load(path: str) -> "App":
+    """The app that ``module:name`` names."""
+    import importlib
+    import sys
+
+    from trunkline.app import App
+    from trunkline.core.errors import BadRequest, NotFound
+
+    module_name, separator, name = path.partition(":")
+    if not module_name or not separator or not name:
+        raise BadRequest(
+            f'expected module:app, got "{path}".', hint="For example shop.handlers:app"
+        )
+    sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise NotFound(f"there is no module {error.name}.", hint="Run it where it is.") from error
+    app = getattr(module, name, None)
+    if not isinstance(app, App):
+        raise NotFound(f'module {module_name} has no App named "{name}".')
+    return app

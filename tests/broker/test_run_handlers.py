@@ -1,0 +1,63 @@
+"""`run_handlers`: a user's own test of handlers, to the end of a list of events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg  # noqa: TC002 - annotations are looked at
+import pytest
+
+import trunkline
+from trunkline.broker.delivered import Delivered  # noqa: TC001 - annotations are looked at
+from trunkline.broker.models import Event, NewEvent
+from trunkline.testing import run_handlers
+
+
+@pytest.fixture
+def app(clean_dsn: str) -> trunkline.App:
+    return trunkline.App(clean_dsn)
+
+
+async def test_every_event_is_handled_and_retries_do_not_wait(app: trunkline.App) -> None:
+    @app.on("orders", group="g", name="bill", retry=[3600])
+    async def bill(event: Delivered) -> None:
+        if event.payload == 2 and event.attempt == 1:
+            raise ValueError("no paper")
+
+    outcome = await run_handlers(app, [NewEvent("orders", number) for number in range(5)])
+    assert sorted(event.payload for event in outcome.handled("bill")) == [0, 1, 2, 3, 4]
+    assert outcome.errors("bill") == ["ValueError: no paper"]
+    assert outcome.dead == []
+
+
+async def test_dead_letters_are_told(app: trunkline.App) -> None:
+    @app.on("orders", group="g", name="bill", retry=[60, 300])
+    async def bill(event: Event) -> None:
+        raise ValueError("never")
+
+    outcome = await run_handlers(app, [NewEvent("orders", {"n": 1})])
+    [letter] = outcome.dead
+    assert (letter.payload, letter.attempts, len(outcome.attempts)) == ({"n": 1}, 3, 3)
+
+
+async def test_what_handlers_publish_is_handled_too(app: trunkline.App) -> None:
+    @app.on("orders", group="g", name="bill")
+    async def bill(event: Event, transaction: psycopg.AsyncConnection[Any]) -> None:
+        await app.publish("invoices", event.payload, on=transaction)
+
+    @app.on("invoices", group="g", name="send")
+    async def send(event: Event) -> None: ...
+
+    outcome = await run_handlers(app, [NewEvent("orders", 1), NewEvent("orders", 2)])
+    assert sorted(event.payload for event in outcome.handled("send")) == [1, 2]
+
+
+async def test_it_can_be_run_again_and_goes_on_where_it_was(app: trunkline.App) -> None:
+    @app.on("orders", group="g", name="bill")
+    async def bill(event: Event) -> None: ...
+
+    async with app:
+        first = await run_handlers(app, [NewEvent("orders", 1)])
+        second = await run_handlers(app, [NewEvent("orders", 2)])
+    assert [event.payload for event in first.handled("bill")] == [1]
+    assert [event.payload for event in second.handled("bill")] == [2]

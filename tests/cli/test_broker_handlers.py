@@ -1,0 +1,93 @@
+"""``trunkline broker worker`` and ``trunkline broker dead``."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+from tests.cli.conftest import answer_of
+
+from trunkline.testing import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import psycopg
+    from tests.cli.conftest import Cli, Start
+
+PROGRAM = """
+import trunkline
+
+app = trunkline.App()
+empty = trunkline.App()
+
+
+@app.on("orders", group="billing", retry=[])
+async def bill(event: trunkline.Event, transaction: object) -> None:
+    if event.payload == "bad":
+        raise ValueError("out of paper")
+    await transaction.execute("insert into bill values (%s)", [event.payload])
+"""
+
+
+def bills(sql: psycopg.Connection[Any]) -> list[str]:
+    return [row[0] for row in sql.execute("select name from bill order by 1")]
+
+
+def test_a_worker_handles_events_until_it_is_told_to_stop_and_dead_letters_are_seen_to(
+    cli: Cli, start: Start, dsn: str, sql: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    (tmp_path / "shop.py").write_text(PROGRAM)
+    sql.execute("create table bill (name text)")
+    process = start("broker", "worker", "shop:app", TRUNKLINE_DSN=dsn)
+    wait_until(lambda: sql.execute("select from trunkline.broker_handler").rowcount == 1, 30)
+    for payload in ('"tea"', '"bad"', '"milk"'):
+        sql.execute("select trunkline.broker_publish('orders', %s, 'k' || %s)", [payload, payload])
+    wait_until(lambda: bills(sql) == ["milk", "tea"])
+    wait_until(lambda: len(cli("broker", "dead", "list", "--group", "billing").rows) == 1)
+    process.send_signal(signal.SIGTERM)
+    answer = answer_of(process)
+    assert answer.code == 0, answer.err
+    assert "Traceback" not in answer.err
+
+    [letter] = cli("broker", "dead", "list").rows
+    assert (letter["handler"], letter["attempts"], letter["behind"]) == ("bill", 1, 0)
+    assert letter["error"].startswith("ValueError: out of paper")
+    number = str(letter["retry"])
+    shown = cli("broker", "dead", "show", number).rows
+    assert shown["payload"] == "bad"
+    assert shown["errors"][0]["attempt"] == 1
+    assert "1 dead letters are tried again" in cli("broker", "dead", "retry", number).err
+    assert cli("broker", "dead", "discard", number).code == 3
+    assert cli("broker", "dead", "show", number).code == 3
+
+
+def test_all_dead_letters_of_a_handler_are_discarded(
+    cli: Cli, sql: psycopg.Connection[Any]
+) -> None:
+    sql.execute("select trunkline.broker_subscribe('g', handler => 'h')")
+    for number in range(3):
+        sql.execute(
+            "insert into trunkline.broker_retry (group_id, handler, lane, delivery, status,"
+            " attempts, errors, event_id, event_position, topic, payload, at, subscriptions)"
+            " select group_id, 'h', 0, %s, 'dead', 1, '[]', 1, 1, 't', '1', now(), '{}'"
+            " from trunkline.broker_group",
+            [number],
+        )
+    assert len(cli("broker", "dead", "list", "--handler", "h").rows) == 3
+    done = cli("broker", "dead", "discard", "--group", "g", "--handler", "h")
+    assert "3 dead letters are discarded" in done.err
+    assert cli("broker", "dead", "list").rows == []
+
+
+def test_what_is_no_app_is_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(PROGRAM)
+    for path, code, said in (
+        ("shop", 2, "module:app"),
+        ("nowhere:app", 3, "no module nowhere"),
+        ("shop:nothing", 3, 'no App named "nothing"'),
+        ("shop:empty", 2, "no handlers"),
+    ):
+        done = cli("broker", "worker", path)
+        assert (done.code, said in done.err) == (code, True), done.err
+    assert cli("broker", "dead", "retry").code == 2
