@@ -101,7 +101,7 @@ def settled(dsn: str) -> None:
         ).fetchall()
         assert sorted(later) == sorted(sent)
         forwarded = connection.execute(
-            "select p.partition, array_agg(m.message_offset order by m.message_offset)"
+            "select p.partition, array_agg(m.log_offset order by m.log_offset)"
             " from generate_series(0, 2) p (partition)"
             " cross join lateral trunkline.log_read('orders', p.partition, 1, 100000) m"
             " group by 1"

@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from trunkline.broker.models import Condition, Ends, Event, Group, HandlerLag, Waiting
+from trunkline.broker.models import (
+    Condition,
+    Ends,
+    Event,
+    Group,
+    HandlerLag,
+    Unmatched,
+    Waiting,
+)
 from trunkline.core.calls import Call, many, nothing, one, scalar
 from trunkline.core.errors import Invalid
 
@@ -185,6 +193,11 @@ def quarantine(error: str, *, condition_id: int | None = None) -> Call[int]:
         safe_to_repeat=True,
         types={"condition_id": "int"},
     )
+
+
+def unmatched() -> Call[Unmatched]:
+    """How many events are numbered and not matched yet, and since when."""
+    return Call("broker_unmatched", {}, one(Unmatched), safe_to_repeat=True)
 
 
 def conditions() -> Call[list[Condition]]:

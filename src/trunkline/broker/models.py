@@ -144,3 +144,11 @@ class Explained:
     matches: int | None
     milliseconds: float
     error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """Events that are numbered and not matched yet; ``age`` is that of the oldest."""
+
+    events: int
+    age: timedelta

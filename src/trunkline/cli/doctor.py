@@ -1,5 +1,6 @@
 """``trunkline doctor``: what is stuck, who blocks it, and what to do."""
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from trunkline.core.doctor import Finding
 
+_MATCHED_WITHIN = timedelta(minutes=1)
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
@@ -50,6 +52,7 @@ def doctor(
                 "groups": partial(check_groups, far_behind=far_behind),
                 "dead": check_dead,
                 "archive": check_archive,
+                "broker": check_broker,
             },
         )
     if invocation.format is Format.TABLE:
@@ -100,7 +103,7 @@ def check_groups(connection: "psycopg.Connection[Any]", *, far_behind: int) -> "
 
 def check_archive(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
     """Does anybody archive the topics that wait for it?"""
-    from datetime import UTC, datetime, timedelta
+    from datetime import UTC, datetime
 
     from trunkline.core.db import execute
     from trunkline.core.doctor import Finding, State
@@ -133,6 +136,49 @@ def check_dead(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
                 f"{topic.messages} in {topic.topic}",
                 f"Look: trunkline log read {topic.topic} --print offset,headers,value",
             )
+
+
+def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
+    """Are events matched, and does what failed wait for somebody?"""
+    from trunkline.broker import calls
+    from trunkline.core.db import execute
+    from trunkline.core.doctor import Finding, State, duration_text
+
+    behind = execute(connection, calls.unmatched())
+    if behind.events and behind.age > _MATCHED_WITHIN:
+        yield Finding(
+            "broker",
+            State.FAIL,
+            f"{behind.events} events wait to be matched since {duration_text(behind.age)}",
+            "Keep `trunkline up` running, or an app.",
+        )
+    for condition in execute(connection, calls.conditions()):
+        if condition.quarantined:
+            yield Finding(
+                "broker",
+                State.WARN,
+                f"{condition.quarantined} subscriptions are in quarantine: {condition.condition}",
+                "See why: trunkline broker subscriptions; then: trunkline broker resume NUMBER",
+            )
+    groups = execute(connection, calls.groups())
+    for group in groups:
+        if group.dead:
+            yield Finding(
+                "broker",
+                State.WARN,
+                f"{group.dead} dead letters in group {group.group_name}",
+                f"Look: trunkline broker dead list {group.group_name}",
+            )
+        if group.lasting and group.idle_since is not None and group.waiting:
+            yield Finding(
+                "broker",
+                State.WARN,
+                f"nobody reads group {group.group_name} since {group.idle_since:%Y-%m-%d %H:%M},"
+                f" {group.waiting} deliveries wait",
+                f"Start a worker, or: trunkline broker group-delete {group.group_name}",
+            )
+    if not behind.events:
+        yield Finding("broker", State.OK, f"{len(groups)} groups, every event is matched")
 
 
 def _print_table(findings: "list[Finding]") -> None:

@@ -16,6 +16,7 @@ import typer
 
 from trunkline.cli import (
     broker,
+    broker_groups,
     broker_handlers,
     broker_subscriptions,
     db,
@@ -57,8 +58,8 @@ app.add_typer(log.app, name="log")
 for part in (log_append, log_read, log_groups, log_upkeep):
     part.add_to(log.app)
 app.add_typer(broker.app, name="broker")
-broker_subscriptions.add_to(broker.app)
-broker_handlers.add_to(broker.app)
+for part in (broker_subscriptions, broker_groups, broker_handlers):
+    part.add_to(broker.app)
 app.add_typer(tube.app, name="tube")
 tube_run.add_to(tube.app)
 app.add_typer(spark.app, name="spark")

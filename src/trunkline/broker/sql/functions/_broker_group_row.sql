@@ -7,7 +7,7 @@ begin
   select g.* into present from trunkline.broker_group g where g.group_name = _broker_group_row.group_name;
   if not found then
     perform trunkline._raise('TL404', format('there is no group "%s".', group_name),
-      'A group is made by broker_subscribe() or broker_group(); list them with broker_groups().', jsonb_build_object('group_name', group_name));
+      'A group is made by broker_subscribe(); list them with broker_groups().', jsonb_build_object('group_name', group_name));
   end if;
   return present;
 end $$;

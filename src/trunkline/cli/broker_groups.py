@@ -1,0 +1,144 @@
+"""``trunkline broker``: groups, what waits in them, and where they stand."""
+
+from functools import partial
+from typing import Annotated
+from uuid import uuid4
+
+import typer
+
+from trunkline.cli.invocation import Invocation, command, flag
+from trunkline.cli.output import say
+
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
+SomeGroup = Annotated[str | None, typer.Argument(metavar="[GROUP]", help="Only this group.")]
+Handler = Annotated[
+    str, typer.Option("--handler", "-n", metavar="NAME", help="The handler; one without a name.")
+]
+Lane = Annotated[int | None, typer.Option(metavar="N", help="Only this lane.")]
+
+_WAITING = ("lane", "up_to", "topic", "key", "payload", "at", "blocked")
+_LAG = (
+    *("group_name", "handler", "lane", "waiting", "oldest_at", "retrying", "parked", "dead"),
+    *("up_to", "head", "process_name"),
+)
+_GROUPS = ("group_name", "lanes", "subscriptions", "handlers", "waiting", "dead", "idle_since")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the tree."""
+    add = partial(command, app, panel="Groups")
+    add(example="trunkline broker read billing --peek", reads=True)(read)
+    add(example="trunkline broker commit billing 120 --lane 0")(commit)
+    add(example='trunkline broker seek billing --to "2h ago"', reads=True)(seek)
+    add(example="trunkline broker groups", reads=True)(groups)
+    add(example="trunkline broker lag billing", reads=True)(lag)
+    add("group-delete", example="trunkline broker group-delete billing")(group_delete)
+
+
+def read(
+    invocation: Invocation,
+    group: Group,
+    handler: Handler = "",
+    lane: Lane = None,
+    from_: Annotated[
+        int | None, typer.Option("--from", metavar="N", help="Begin at this delivery.")
+    ] = None,
+    limit: Annotated[int, typer.Option(metavar="N", help="At most so many events.")] = 100,
+    peek: Annotated[bool, flag("--peek", help="Do not register a handler that is new.")] = False,
+) -> None:
+    """Show events that wait for a handler; nothing is taken until it is committed."""
+    from trunkline.broker import calls
+
+    call = calls.read(
+        group, handler=handler, lane=lane, from_position=from_, max_events=limit, peek=peek
+    )
+    with invocation.session() as session:
+        found = session.run(call)
+    invocation.print(found, columns=_WAITING, nothing="Nothing waits.")
+
+
+def commit(
+    invocation: Invocation,
+    group: Group,
+    up_to: Annotated[int, typer.Argument(metavar="UP_TO", help="The last delivery that is done.")],
+    lane: Annotated[int, typer.Option(metavar="N", help="The lane that it was read from.")],
+    handler: Handler = "",
+) -> None:
+    """Say that everything of a lane up to a delivery is done; refused while a worker has it."""
+    from trunkline.broker import handler_calls as calls
+    from trunkline.core import lease
+    from trunkline.core.errors import Conflict
+
+    process = uuid4()
+    with invocation.session() as session:
+        session.run(lease.renew(process, lease.default_name()))
+        try:
+            shares = session.run(calls.join(group, handler, process))
+            mine = {share.lane: share.epoch for share in shares}
+            if lane not in mine:
+                raise Conflict(
+                    f'lane {lane} of group "{group}" is in the hands of a worker, or not there.',
+                    hint="See broker_lag().",
+                )
+            session.run(calls.commit(group, handler, lane, mine[lane], up_to))
+        finally:
+            session.run(lease.end(process))
+    say(f"Lane {lane} is done up to {up_to}.")
+
+
+def seek(
+    invocation: Invocation,
+    group: Group,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="PLACE", help='earliest, latest, a delivery, a time, or "2h ago".'
+        ),
+    ],
+    handler: Handler = "",
+    lane: Lane = None,
+) -> None:
+    """Move a handler; workers that run continue from there."""
+    from datetime import UTC, datetime
+
+    from trunkline.broker import calls
+    from trunkline.cli import inputs
+
+    place = inputs.start(to, option="--to")
+    if isinstance(place, str):
+        place = datetime.max.replace(tzinfo=UTC) if place == "latest" else 1
+    moved = (
+        calls.seek(group, handler=handler, lane=lane, up_to=place - 1)
+        if isinstance(place, int)
+        else calls.seek(group, handler=handler, lane=lane, at_time=place)
+    )
+    with invocation.session() as session:
+        places = session.run(moved)
+    invocation.print({"lane": number, "up_to": up_to} for number, up_to in places.items())
+
+
+def groups(invocation: Invocation) -> None:
+    """Show groups: lanes, subscriptions, handlers, and what waits in them."""
+    from trunkline.broker import calls
+
+    with invocation.session() as session:
+        found = session.run(calls.groups())
+    invocation.print(found, columns=_GROUPS, nothing="No groups.")
+
+
+def lag(invocation: Invocation, group: SomeGroup = None) -> None:
+    """Show handlers lane by lane: what waits, since when, what failed, who works on it."""
+    from trunkline.broker import calls
+
+    with invocation.session() as session:
+        found = session.run(calls.lag(group))
+    invocation.print(found, columns=_LAG, nothing="No handlers.")
+
+
+def group_delete(invocation: Invocation, group: Group) -> None:
+    """Delete a group with its subscriptions, handlers, positions and dead letters."""
+    from trunkline.broker import calls
+
+    with invocation.session() as session:
+        session.run(calls.group_delete(group))
+    say(f"Deleted {group}.")

@@ -1,0 +1,83 @@
+"""``trunkline broker read|commit|seek|groups|lag|group-delete``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.broker.groups import Member, match, subscribe
+from tests.broker.steps import connections, publish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.broker.steps import Session
+    from tests.cli.conftest import Cli
+
+
+@pytest.fixture
+def session(dsn: str) -> Iterator[Session]:
+    with connections(dsn) as connect:
+        opened = connect()
+        subscribe(opened)
+        for number in range(5):
+            publish(opened, "order", {"n": number}, key="k")
+        match(opened)
+        yield opened
+
+
+def rows(cli: Cli, *words: str) -> list[dict[str, Any]]:
+    answer = cli("broker", *words)
+    assert answer.code == 0, answer.err
+    found: list[dict[str, Any]] = answer.rows
+    return found
+
+
+def test_what_waits_is_shown_and_committed(session: Session, cli: Cli) -> None:
+    waiting = rows(cli, "read", "billing")
+    assert [one["payload"]["n"] for one in waiting] == list(range(5))
+    third = waiting[2]
+
+    done = cli("broker", "commit", "billing", str(third["up_to"]), "--lane", str(third["lane"]))
+
+    assert done.code == 0, done.err
+    assert [one["payload"]["n"] for one in rows(cli, "read", "billing")] == [3, 4]
+
+
+def test_a_lane_that_a_worker_has_is_not_committed_from_outside(session: Session, cli: Cli) -> None:
+    lane = rows(cli, "read", "billing")[0]["lane"]
+    Member(session).join()
+
+    refused = cli("broker", "commit", "billing", "1", "--lane", str(lane))
+
+    assert refused.code == 4
+    assert "worker" in refused.err
+
+
+def test_groups_lag_seek_and_delete(session: Session, cli: Cli) -> None:
+    rows(cli, "read", "billing")
+    assert [(one["group_name"], one["waiting"]) for one in rows(cli, "groups")] == [("billing", 5)]
+    assert sum(one["waiting"] for one in rows(cli, "lag", "billing")) == 5
+
+    rows(cli, "seek", "billing", "--to", "latest")
+    assert rows(cli, "read", "billing") == []
+    rows(cli, "seek", "billing", "--to", "earliest")
+    assert len(rows(cli, "read", "billing")) == 5
+    rows(cli, "seek", "billing", "--to", "1h ago")
+    assert len(rows(cli, "read", "billing")) == 5
+
+    assert cli("broker", "group-delete", "billing").code == 0
+    assert cli("broker", "read", "billing").code == 3
+
+
+def test_the_doctor_sees_what_waits_for_somebody(session: Session, cli: Cli) -> None:
+    bad = subscribe(session, "bad", "1 / (e.payload ->> 'n')::int > 0")
+    publish(session, "order", {"n": 0})
+    match(session)
+    publish(session, "order", {"n": 1})
+    session.execute("select trunkline.broker_tick()")
+    session.execute("update trunkline.tick set at = at - interval '2 minutes'")
+
+    told = [one["found"] for one in cli("doctor").rows if one["check"] == "broker"]
+    assert any("1 events wait to be matched" in one for one in told), told
+    assert any("1 subscriptions are in quarantine" in one for one in told), (bad, told)
