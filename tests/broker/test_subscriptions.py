@@ -304,6 +304,31 @@ def test_a_condition_that_fails_is_set_aside_and_resumed_without_or_with_the_eve
         call(session, "broker_resume", subscription=999)
 
 
+def test_the_event_to_blame_is_found_however_cheap_the_condition_is(session: Session) -> None:
+    """Nothing but the order of evaluation keeps a cast from failing on other events."""
+    bad = subscribe(session, condition="(e.payload)::boolean")
+    for payload in (True, False, 5, True):
+        publish(session, "a", payload)
+    match(session)
+    assert state(session, bad, "error_position") == 3
+    call(session, "broker_resume", subscription=bad)
+    match(session)
+    assert delivered(session, bad) == [1, 4]
+
+
+def test_a_condition_does_not_fail_on_what_it_was_never_meant_to_see(session: Session) -> None:
+    condition = "(e.payload)::boolean or (s.params -> 'x')::boolean"
+    publish(session, "a", "published before")
+    tick(session)
+    good = subscribe(session, condition=condition, params={"x": False})
+    publish(session, "a", "for somebody else", subscription=subscribe(session, "others"))
+    publish(session, "a", True)
+    subscribe(session, condition="(s.params -> 'x')::text = e.topic", params={"x": "text"})
+    match(session)
+    assert delivered(session, good) == [3]
+    assert state(session, good, "state") == "live"
+
+
 # Looking up
 
 

@@ -4,22 +4,20 @@ create or replace function trunkline._match_history(late trunkline.broker_subscr
 returns bigint language plpgsql as $$
 declare
   condition trunkline.broker_condition;
-  statement text;
   trouble text;
 begin
   if max_events < 1 or trunkline._match_take(late.caught_up_to + 1, max_events) is null then
     return delivered;
   end if;
   select c.* into strict condition from trunkline.broker_condition c where c.condition_id = late.condition_id;
-  statement := trunkline._match_statement(condition, late);
   begin
     insert into pg_temp.trunkline_found (place, subscription)
-    select r.place, r.subscription from trunkline._match_run(condition.kind, statement) r;
+    select r.place, r.subscription from trunkline._match_run(condition.kind, trunkline._match_statement(condition, late)) r;
   exception when others then
     trouble := format('%s (%s)', sqlerrm, sqlstate);
   end;
   if trouble is not null then
-    perform trunkline._broker_quarantine(late.subscription, trouble, late.caught_up_to + trunkline._match_first_bad(condition.kind, statement), late.caught_up_to);
+    perform trunkline._broker_quarantine(late.subscription, trouble, late.caught_up_to + trunkline._match_first_bad(condition, late), late.caught_up_to);
     return null;
   end if;
   return trunkline._match_deliver(delivered);

@@ -5,7 +5,6 @@ create or replace function trunkline._match_isolate(matched bigint)
 returns void language plpgsql as $$
 declare
   condition trunkline.broker_condition;
-  statement text;
   bad_place int;
   suspects int8range[];
   half int8range;
@@ -14,18 +13,17 @@ declare
   error text;
 begin
   for condition in select c.* from trunkline.broker_condition c where exists (select from trunkline.broker_subscription_live s where s.condition_id = c.condition_id) loop
-    statement := trunkline._match_statement(condition);
     blamed := 0;
     loop
       suspects := array(select int8range(min(s.subscription), max(s.subscription), '[]') from trunkline.broker_subscription_live s
                          where s.condition_id = condition.condition_id having count(*) > 0);
       exit when suspects = '{}';
-      bad_place := trunkline._match_first_bad(condition.kind, statement);
+      bad_place := trunkline._match_first_bad(condition);
       exit when bad_place is null;
       while cardinality(suspects) > 0 loop
         half := suspects[1];
         suspects := suspects[2:];
-        error := trunkline._match_fails(condition.kind, format('%s and s.subscription <@ %L::int8range', statement, half), int4range(bad_place, bad_place, '[]'));
+        error := trunkline._match_fails(condition, null, int4range(bad_place, bad_place, '[]'), half);
         continue when error is null;
         if upper(half) - lower(half) > 1 and blamed < 100 then
           middle := (lower(half) + upper(half)) / 2;

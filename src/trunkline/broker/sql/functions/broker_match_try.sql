@@ -11,7 +11,7 @@ begin
   end if;
   perform trunkline._match_prepare();
   perform trunkline._match_take(trunkline._broker_matched() + 1, max_events);
-  return trunkline._match_fails(condition.kind, trunkline._match_statement(condition), int4range(1, max_events, '[]'));
+  return trunkline._match_fails(condition, null, int4range(1, max_events, '[]'));
 end $$;
 comment on function trunkline.broker_match_try(int, int) is 'Run one condition over the next events, without any effect.';
 select trunkline._access('broker_match_try(int, int)', 'admin');
