@@ -26,7 +26,7 @@ from trunkline.log.bench.report import table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-CAPABILITIES = ("log", "tube", "spark")
+CAPABILITIES = ("log", "broker", "tube", "spark")
 
 # Autovacuum would run in the turn of whoever comes next; see METHODOLOGY.md.
 SETTINGS = {

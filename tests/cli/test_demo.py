@@ -23,6 +23,8 @@ def test_it_proves_what_it_claims_and_leaves_nothing_behind(
     found = {row["claim"]: row["found"] for row in answer.rows}
     assert found["written, and there"] > 500
     assert found["partitions taken over"] == 2
+    assert found["orders invoiced, exactly once"] > 0
+    assert found["orders forwarded into the log"] == found["orders invoiced, exactly once"]
     if "Spark is left out" not in answer.err:
         assert found["orders in the lake"] > 0
         assert "equal as of" in answer.err

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from trunkline.broker import calls
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import DatabaseError, NotFound, TrunklineError, Unavailable
+from trunkline.core.listen import Waker
 from trunkline.core.service import Service
 
 if TYPE_CHECKING:
@@ -38,32 +38,21 @@ class BrokerForwarder(Service):
 
     def __init__(self, db: AsyncDb, listener: Listener, *, max_events: int = 10_000):
         self._db = db
-        self._listener = listener
+        self._waker = Waker(listener, "broker:tick", self.wake)
         self._max_events = max_events
         self._waiting: dict[str, _Pause] = {}
         self._seen = 0
         self._looked_at = float("-inf")
         self._free = asyncio.Semaphore(_AT_ONCE)
-        self._listening: asyncio.Task[None] | None = None
 
     async def run_once(self) -> int:
-        if self._listening is None:
-            self._listening = asyncio.create_task(self._listen(), name="forwarder listens")
+        self._waker.start()
         await self._look()
         due = [topic for topic, pause in self._waiting.items() if pause.over]
         return sum(await asyncio.gather(*map(self._forward, due)))
 
     async def close(self) -> None:
-        if self._listening is not None:
-            self._listening.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._listening
-
-    async def _listen(self) -> None:
-        async with self._listener.subscribe("broker:tick") as heard:
-            while True:
-                if await heard.wait(60):
-                    self.wake.set()
+        await self._waker.close()
 
     async def _look(self) -> None:
         """Learn which topics have events that are not in the log."""

@@ -38,7 +38,7 @@ def demo(
         float, typer.Option(metavar="N", min=1, help="About how long it takes.")
     ] = 15.0,
 ) -> None:
-    """See it work: groups, a killed member, dead letters, and a table kept in step into a lake."""
+    """See it work: groups, a killed member, dead letters, an outbox, a table synced into a lake."""
     from trunkline.demo.figures import Amount
 
     amount = Amount(_PER_SECOND, seconds * _SHARE, _ONCE if once else None)
@@ -143,7 +143,8 @@ class View:
         lags = ", ".join(f"{group} {lag} behind" for group, lag in sorted(figures.lag.items()))
         rate = self._rates(figures)["written"]
         views = f"{figures.written:,} written ({rate:,.0f}/s), {lags}, {figures.dead} dead letters"
-        return f"{views}; {figures.orders:,} changes of orders, {figures.synced:,} synced"
+        events = f"{figures.invoiced:,} invoiced, {figures.forwarded:,} forwarded"
+        return f"{views}; {figures.orders:,} changes of orders, {events}, {figures.synced:,} synced"
 
     def _picture(self, figures: "Figures") -> Any:
         from rich.console import Group
@@ -166,6 +167,8 @@ class View:
             table.add_row(f"group {group}", f"{done:,}", rate, f"{lag:,}", remark)
         synced = f"{figures.synced:,} keys synced into the lake"
         table.add_row("orders", f"{figures.orders:,}", f"{rates['orders']:,.0f}", "", synced)
+        events = f"{figures.forwarded:,} forwarded into the log"
+        table.add_row("invoices", f"{figures.invoiced:,}", "", "", events)
         return Group(table, Text(""), *(Text(event) for event in self._events), Text(""))
 
     def _rates(self, figures: "Figures") -> dict[str, float]:

@@ -50,6 +50,10 @@ class Figures:
     members: int = 0
     orders: int = 0
     last_order: int = 0
+    placed: int = 0
+    invoiced: int = 0
+    phantoms: int = 0
+    forwarded: int = 0
     synced: int = 0
 
 

@@ -18,9 +18,10 @@ from psycopg import sql
 from trunkline.core import lease
 from trunkline.core.errors import Forbidden, NotFound, Unavailable
 from trunkline.core.maintain import Maintainer
-from trunkline.demo import member
+from trunkline.demo import member, outbox
 from trunkline.demo.figures import Amount, Figures, Proof
 from trunkline.demo.lake import Lake
+from trunkline.demo.outbox import Outbox
 from trunkline.demo.workers import (
     COUNTERS,
     MAILERS,
@@ -45,6 +46,7 @@ _TABLES = {
     "views": "page text primary key, views bigint not null",
     "orders": "id bigint primary key, customer text not null, amount numeric(10, 2) not null,"
     " state text not null default 'open', placed timestamptz not null default now()",
+    "invoices": outbox.TABLE,
 }
 _LOOK_EVERY = 0.25  # seconds
 _PATIENCE = 60.0  # seconds until what should happen has happened, or never will
@@ -65,6 +67,7 @@ class Demo:
         self._tube = self.topic.removesuffix("views") + "orders"
         self._consumers: list[Consumer] = []
         self._directory = tempfile.TemporaryDirectory(prefix="trunkline-demo-")
+        self._outbox = Outbox(platform, self._tube, self._schema, self.figures)
         self._lake = Lake(platform.dsn, self._tube, Path(self._directory.name) / "orders")
 
     async def run(self, stop: asyncio.Event) -> list[Proof]:
@@ -78,6 +81,7 @@ class Demo:
                 finally:
                     looking.cancel()
                     await self._lake.close()
+                    await self._outbox.close()
                     for consumer in self._consumers:
                         await consumer.close()
         finally:
@@ -98,6 +102,7 @@ class Demo:
                     self._amount.of_orders(),
                     self.figures,
                     stop,
+                    outbox=self._outbox,
                     halfway=self._spark_joined if spark else _at_once,
                 )
             )
@@ -108,6 +113,8 @@ class Demo:
             self._say(f"{self.figures.written:,} page views are written")
             await self._until(self._drained, "every group is done")
             await shop
+            self._say(f"{self.figures.placed:,} orders are placed, each with an event")
+            await self._until(self._outbox.done, "every order is invoiced and in the log")
             if spark:
                 await self._audit()
         finally:
@@ -115,6 +122,7 @@ class Demo:
                 victim.kill()
             await victim.wait()
         proofs = [*await self._prove(), Proof("partitions taken over", len(orphaned), taken)]
+        proofs += await self._outbox.prove()
         return [*proofs, *await self._prove_lake()] if spark else proofs
 
     async def _set_up(self) -> None:
@@ -131,6 +139,7 @@ class Demo:
                 )
         await self._platform.tube.ensure(self._tube)
         await self._platform.tube.attach(self._tube, f"{self._schema}.orders")
+        await self._outbox.start()
 
     async def _start_spark(self) -> bool:
         """Let Spark start while the rest begins; without a Java it is left out."""
@@ -264,6 +273,7 @@ class Demo:
             self.figures.members = len(owners)
             self.figures.dead = await self._count_dead()
             self.figures.synced = self._lake.synced
+            await self._outbox.look()
             await asyncio.sleep(_LOOK_EVERY)
 
     async def _count_dead(self) -> int:

@@ -9,6 +9,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 from psycopg import sql
 
 from trunkline.core.errors import LeaseLost
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from trunkline.demo.figures import Amount, Figures
+    from trunkline.demo.outbox import Outbox
     from trunkline.log.consumer import Batch, Consumer
     from trunkline.log.models import Message
     from trunkline.platform import Platform
@@ -26,6 +28,7 @@ MAILERS = "mailers"
 PAGES = tuple(f"/products/{number}" for number in range(1, 25))
 
 _ORDERS_AT_ONCE = 20
+_ROLLED_BACK_EVERY = 200  # orders: before one of so many, a transaction is rolled back
 _ORDER_STEPS = (
     "insert into {} (id, customer, amount) select n, 'customer ' || n %% 50, n %% 97 + 0.95"
     " from generate_series(%(first)s::bigint, %(last)s) n",
@@ -43,33 +46,47 @@ async def write_orders(
     figures: Figures,
     stop: asyncio.Event,
     *,
+    outbox: Outbox,
     halfway: Callable[[], Awaitable[None]],
 ) -> None:
-    """A shop that knows nothing of tubes: it inserts, pays and cancels orders in plain SQL.
+    """A shop: it inserts, pays and cancels orders in plain SQL, and publishes each new one.
 
-    ``halfway`` is waited for in between, so that whoever follows sees the rest as it happens.
+    It knows nothing of tubes. Now and then it changes its mind before it commits. ``halfway`` is
+    waited for in between, so that whoever follows sees the rest as it happens.
     """
     for _ in range(2):
-        await _write_half(platform, schema, amount.half(), figures, stop)
+        await _write_half(platform, schema, amount.half(), figures, stop, outbox)
         await halfway()
 
 
 async def _write_half(
-    platform: Platform, schema: str, amount: Amount, figures: Figures, stop: asyncio.Event
+    platform: Platform,
+    schema: str,
+    amount: Amount,
+    figures: Figures,
+    stop: asyncio.Event,
+    outbox: Outbox,
 ) -> None:
     loop = asyncio.get_running_loop()
     table = sql.Identifier(schema, "orders")
     began = loop.time()
     written = 0
     while not stop.is_set() and not _enough(amount, written, loop.time() - began):
-        first, last = figures.last_order + 1, figures.last_order + _ORDERS_AT_ONCE
+        numbers = range(figures.last_order + 1, figures.last_order + _ORDERS_AT_ONCE + 1)
+        if numbers.start % _ROLLED_BACK_EVERY == 1:
+            async with platform.transaction() as connection:
+                await outbox.publish(numbers, connection, kept=False)
+                raise psycopg.Rollback
         async with platform.transaction() as connection:
             for statement in _ORDER_STEPS:
                 done = await connection.execute(
-                    sql.SQL(statement).format(table), {"first": first, "last": last}
+                    sql.SQL(statement).format(table),
+                    {"first": numbers.start, "last": numbers.stop - 1},
                 )
                 figures.orders += done.rowcount
-        figures.last_order = last
+            await outbox.publish(numbers, connection, kept=True)
+        figures.last_order = numbers.stop - 1
+        figures.placed += _ORDERS_AT_ONCE
         written += _ORDERS_AT_ONCE
         await asyncio.sleep(max(0.0, began + written / amount.per_second - loop.time()))
 

@@ -1,0 +1,129 @@
+"""Cell `publish`: what an event costs those who publish it, against a row in a plain table."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+from contextlib import AsyncExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from trunkline.broker.services import BrokerSequencer
+from trunkline.core.db import AsyncDb
+from trunkline.log.bench.measure import Contender, Slice, Target, calling, compare_all
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator, Sequence
+    from multiprocessing.synchronize import Event
+
+    from trunkline.log.bench.lab import Lab
+    from trunkline.log.bench.measure import Row, Side
+
+_PLAIN = """
+create schema bench_broker;
+create table bench_broker.plain (
+  id bigint generated always as identity primary key, topic text not null, key text,
+  payload jsonb not null, metadata jsonb, subscription bigint,
+  at timestamptz not null default clock_timestamp())
+"""
+_INTO = "insert into {} (topic, key, payload) values ('order.placed', %s, %s)"
+_PAYLOAD = '{"tenant": 17, "note": "a note of some length, as notes are", "total": 15.5}'
+_TARGET = Target(at_least=0.85)
+
+
+async def publish(lab: Lab) -> AsyncGenerator[Row]:
+    """One event per transaction, by 1, 4 and 8 clients, while the sequencer numbers them."""
+    ours = {
+        "INSERT": (_INTO.format("trunkline.event"), _TARGET),
+        "broker_publish()": (
+            "select trunkline.broker_publish('order.placed', key => %s, payload => %s)",
+            None,
+        ),
+    }
+    lab.watcher.execute("drop schema if exists bench_broker cascade")
+    lab.watcher.execute(_PLAIN)
+    try:
+        for clients in (1, 4, 8):
+            async with AsyncExitStack() as stack:
+                pause = stack.enter_context(_sequencer(lab.dsn))
+                connections = [
+                    await stack.enter_async_context(
+                        await psycopg.AsyncConnection.connect(lab.dsn, autocommit=True)
+                    )
+                    for _ in range(clients)
+                ]
+                contenders = {
+                    f"{name}, {clients} clients vs a plain table": Contender(
+                        _numbered(_all(connections, statement), pause), target
+                    )
+                    for name, (statement, target) in ours.items()
+                }
+                plain = _all(connections, _INTO.format("bench_broker.plain"))
+                for row in await compare_all(lab, "publish", contenders, baseline=plain):
+                    yield row
+    finally:
+        lab.watcher.execute("drop schema bench_broker cascade")
+
+
+def _all(connections: Sequence[psycopg.AsyncConnection[Any]], statement: str) -> Side:
+    """All clients at once, in sessions that stay."""
+
+    def client(connection: psycopg.AsyncConnection[Any], number: int) -> Side:
+        async def work() -> int:
+            values = [f"customer {number}", _PAYLOAD]
+            await connection.execute(statement.encode(), values, prepare=True)
+            return 1
+
+        return calling(work)
+
+    async def side(seconds: float) -> Slice:
+        parts = await asyncio.gather(
+            *(client(connection, number)(seconds) for number, connection in enumerate(connections))
+        )
+        return Slice(
+            sum(part.messages for part in parts),
+            max(part.seconds for part in parts),
+            [latency for part in parts for latency in part.latencies],
+        )
+
+    return side
+
+
+def _numbered(side: Side, pause: Event) -> Side:
+    """With a sequencer at work, in a process of its own."""
+
+    async def numbered(seconds: float) -> Slice:
+        pause.clear()
+        try:
+            return await side(seconds)
+        finally:
+            pause.set()
+
+    return numbered
+
+
+@contextmanager
+def _sequencer(dsn: str) -> Iterator[Event]:
+    """A sequencer in a process of its own, which rests while the event is set."""
+    context = multiprocessing.get_context("spawn")
+    pause = context.Event()
+    pause.set()
+    process = context.Process(target=_sequence, args=(dsn, pause), daemon=True)
+    process.start()
+    try:
+        yield pause
+    finally:
+        process.kill()
+        process.join()
+
+
+def _sequence(dsn: str, pause: Event) -> None:
+    asyncio.run(_keep_numbering(dsn, pause))
+
+
+async def _keep_numbering(dsn: str, pause: Event) -> None:
+    service = BrokerSequencer(AsyncDb(dsn))
+    while True:
+        done = 0 if pause.is_set() else await service.run_once()
+        await asyncio.sleep(service.pause if done else service.interval)
