@@ -10,7 +10,7 @@ declare
   rows_ text := format('%s r where %s order by %s limit $2', attached.relation,
     case when work.reached is null then 'true' else format('(%s) > (%s)', ordering,
       (select string_agg(format('($1[%s])::%s', i, t), ', ' order by i) from unnest(types) with ordinality u (t, i))) end, ordering);
-  reached text := format('array[%s]', (select string_agg(format('(%s)::text', trunkline._tube_key_part(c, t)), ', ' order by i)
+  reached text := format('array[%s]', (select string_agg(format('(%s)::text', trunkline._hook_key_part(c, t)), ', ' order by i)
                                          from unnest(columns, types) with ordinality u (c, t, i)));
   matches text := coalesce(trunkline._tube_conditions(attached), 'true');
 begin
@@ -22,10 +22,10 @@ begin
         select r.key, j.shard, r.reached, r.place, j.wanted
           from (select r as it, %s as key, %s as reached, row_number() over (order by %s) as place from %s) r
           cross join lateral trunkline._tube_judge(r.it, %L, %L) j $sql$,
-        trunkline._tube_key(attached), reached, ordering, rows_, trunkline._tube_shard(attached), matches)
+        trunkline._hook_key(attached.key_columns, attached.key_types), reached, ordering, rows_, trunkline._tube_shard(attached), matches)
       else format($sql$
         select %s as key, %s as shard, %s as reached, r.trunkline_place as place, (%s) as wanted
           from (select r.*, row_number() over (order by %s) as trunkline_place from %s) r $sql$,
-        trunkline._tube_key(attached), trunkline._tube_shard(attached), reached, matches, ordering, rows_) end);
+        trunkline._hook_key(attached.key_columns, attached.key_types), trunkline._tube_shard(attached), reached, matches, ordering, rows_) end);
 end $$;
 select trunkline._access('_tube_backfill_query(trunkline.tube_backfill, trunkline.tube_table, boolean)', 'reader');

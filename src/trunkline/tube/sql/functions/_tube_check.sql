@@ -8,12 +8,12 @@ begin
   if found then
     perform trunkline._raise('TL422', format('table %s is a part of %s: what is written there would not be seen.', wanted.relation, other), format('Attach %s.', other));
   end if;
-  select r into other from trunkline._tube_tree(wanted.relation) r join pg_class c on c.oid = r where c.relkind not in ('r', 'p') limit 1;
+  select r into other from trunkline._hook_tree(wanted.relation) r join pg_class c on c.oid = r where c.relkind not in ('r', 'p') limit 1;
   if found then
     perform trunkline._raise('TL422', format('%s, a part of table %s, is not a table of this server.', other, wanted.relation), 'Foreign partitions cannot be captured.');
   end if;
-  perform trunkline._tube_check_expression(wanted.relation, wanted.shard_expression, 'int');
-  perform trunkline._tube_check_expression(wanted.relation, wanted.condition, 'boolean');
-  perform trunkline._tube_check_expression(wanted.relation, tube.condition, 'boolean');
+  perform trunkline._hook_check_expression(wanted.relation, wanted.shard_expression, 'int');
+  perform trunkline._hook_check_expression(wanted.relation, wanted.condition, 'boolean');
+  perform trunkline._hook_check_expression(wanted.relation, tube.condition, 'boolean');
 end $$;
 select trunkline._access('_tube_check(trunkline.tube, trunkline.tube_table)', 'writer');

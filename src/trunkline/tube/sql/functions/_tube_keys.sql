@@ -21,7 +21,7 @@ begin
     end if;
   end if;
   execute format('select array_agg(case when k.key is not null then %s end order by k.place) from unnest($1) with ordinality k (key, place) cross join lateral (select %s) r',
-    trunkline._tube_key(attached),
+    trunkline._hook_key(attached.key_columns, attached.key_types),
     (select string_agg(format('%s::%s as %I', case when parts > 1 then format('(k.key::jsonb ->> %s)', i - 1) else 'k.key' end, t, c), ', ' order by i)
        from unnest(attached.key_columns, attached.key_types) with ordinality u (c, t, i))) into written using keys;
   return written;

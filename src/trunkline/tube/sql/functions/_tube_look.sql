@@ -7,7 +7,7 @@ declare
     and array(select a.attname::text from pg_attribute a where a.attrelid = i.indrelid and a.attnum = any (i.indkey::int2[])) <@ attached.key_columns);
   computed boolean := attached.shard_expression is not null;
   image text := concat('select ', case when not one then 'distinct ' end, case when computed then trunkline._tube_shard(attached) || ' as shard, ' end,
-    trunkline._tube_key(attached), ' as key from ');
+    trunkline._hook_key(attached.key_columns, attached.key_types), ' as key from ');
   wanted text := ' r' || coalesce(' where ' || matches, '');
   gather text := case when computed then 'select array_agg(t.shard), array_agg(t.key) into shards, keys from (%s) t;' else 'keys := array(%s);' end;
 begin

@@ -8,7 +8,7 @@ declare
   child regclass;
 begin
   if cardinality(children) > 0 then
-    perform trunkline._tube_lock(children, 'share row exclusive');
+    perform trunkline._hook_lock(children, 'share row exclusive', 'tube.attach');
     foreach child in array children loop
       perform trunkline._tube_trigger_put(attached, child, late);
     end loop;

@@ -3,7 +3,7 @@
 create or replace function trunkline._tube_trigger_try(attached trunkline.tube_table, child regclass)
 returns boolean language plpgsql as $$
 begin
-  perform trunkline._tube_lock_once(array[child], 'share row exclusive', trunkline._setting('maintain.lock_timeout')::interval);
+  perform trunkline._hook_lock_once(array[child], 'share row exclusive', trunkline._setting('maintain.lock_timeout')::interval);
   perform trunkline._tube_trigger_put(attached, child, true);
   return true;
 exception

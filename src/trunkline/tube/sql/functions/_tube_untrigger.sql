@@ -11,9 +11,9 @@ begin
   if found then
     perform trunkline._raise('TL403', format('table %s belongs to %s: only its owner may detach it.', hook.relation, hook.owner));
   end if;
-  perform trunkline._tube_lock(array(
+  perform trunkline._hook_lock(array(
     select distinct g.tgrelid::regclass from unnest(leaving) l join pg_trigger g on g.tgname like format('trunkline\_tube\_%s\_%%', l.attachment)
-     order by 1), 'access exclusive');
+     order by 1), 'access exclusive', 'tube.attach');
   foreach attached in array leaving loop
     for hook in select g.tgname, g.tgrelid::regclass as child from pg_trigger g
                  where g.tgname like format('trunkline\_tube\_%s\_%%', attached.attachment) loop

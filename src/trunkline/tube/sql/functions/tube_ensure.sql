@@ -14,7 +14,7 @@ begin
   if present.condition is distinct from before then
     perform trunkline._tube_check_syntax(present.condition);
     for attached in select a.* from trunkline._tube_tables(present.tube_id) a loop
-      perform trunkline._tube_check_expression(attached.relation, present.condition, 'boolean');
+      perform trunkline._hook_check_expression(attached.relation, present.condition, 'boolean');
       perform trunkline._tube_generate(attached);
       raise notice 'tube "%": the new condition counts from now on; for rows that are there schedule a backfill', tube;
     end loop;

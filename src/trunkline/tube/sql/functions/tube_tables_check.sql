@@ -15,7 +15,7 @@ begin
     perform trunkline._tube_functions_drop(attached.attachment);
   end loop;
   for attached in select a.* from trunkline.tube_table a where a.detached_at is null loop
-    delete from trunkline.tube_hook h where h.attachment = attached.attachment and not exists (select from trunkline._tube_tree(attached.relation) r where r = h.relation);
+    delete from trunkline.tube_hook h where h.attachment = attached.attachment and not exists (select from trunkline._hook_tree(attached.relation) r where r = h.relation);
     if found then
       perform trunkline._tube_put_control(attached, 'truncate', null, 0);
     end if;

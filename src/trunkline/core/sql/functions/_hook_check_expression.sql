@@ -1,6 +1,6 @@
 /* Try an expression over a table's columns without reading a row.  TL422 with the server's words when it does not fit.
    Only columns that triggers see count: not those of the system, nor virtual generated ones. */
-create or replace function trunkline._tube_check_expression(relation regclass, expression text, type text)
+create or replace function trunkline._hook_check_expression(relation regclass, expression text, type text)
 returns void language plpgsql as $$
 begin
   if expression is not null then
@@ -13,4 +13,4 @@ exception when syntax_error_or_access_rule_violation or data_exception or featur
   perform trunkline._raise('TL422', format('the expression %s does not fit table %s: %s.', quote_literal(expression), relation, sqlerrm),
     format('Write a %s expression over the columns of the table, virtual ones apart.', type));
 end $$;
-select trunkline._access('_tube_check_expression(regclass, text, text)', 'writer');
+select trunkline._access('_hook_check_expression(regclass, text, text)', 'writer');

@@ -1,5 +1,5 @@
 /* A key column of a row r: an expression whose text does not depend on the settings of the session that writes. */
-create or replace function trunkline._tube_key_part(name text, type text)
+create or replace function trunkline._hook_key_part(name text, type text)
 returns text language sql immutable as $$
   select case
     when type ~ '^timestamp.* with time zone$'
@@ -8,4 +8,4 @@ returns text language sql immutable as $$
     when type = 'bytea' then format($e$chr(92) || 'x' || encode(r.%I, 'hex')$e$, name)
     else format('r.%I', name) end;
 $$;
-select trunkline._access('_tube_key_part(text, text)', 'reader');
+select trunkline._access('_hook_key_part(text, text)', 'reader');

@@ -1,5 +1,5 @@
 /* Lock tables; 55P03 when that takes longer than allowed, all of them together. */
-create or replace function trunkline._tube_lock_once(relations regclass[], mode text, most interval)
+create or replace function trunkline._hook_lock_once(relations regclass[], mode text, most interval)
 returns void language plpgsql as $$
 declare
   before text := current_setting('lock_timeout');
@@ -12,4 +12,4 @@ begin
   end loop;
   perform set_config('lock_timeout', before, true);
 end $$;
-select trunkline._access('_tube_lock_once(regclass[], text, interval)', 'writer');
+select trunkline._access('_hook_lock_once(regclass[], text, interval)', 'writer');
