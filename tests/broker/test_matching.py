@@ -332,4 +332,4 @@ def test_a_slow_condition_is_ended_by_the_time_limit_of_its_caller(session: Sess
     assert call(session, "broker_quarantine", error="too slow", condition_id=condition) == [(1,)]
 
     assert received(session, "quick") == [{"text": ENDLESS}]
-    assert quarantined(session, slow) == ("too slow", 1)
+    assert quarantined(session, slow) == ("too slow", None)

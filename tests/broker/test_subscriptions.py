@@ -560,3 +560,59 @@ def test_without_the_role_of_conditions_only_the_json_form_is_accepted(session: 
         assert subscriptions(session) == [wanted]
         session.execute("select trunkline.roles_grant()")
         subscribe(session)
+
+
+def test_a_condition_in_sql_never_runs_as_anybody_else(session: Session) -> None:
+    """After a restore into a server without the role the functions belong to whoever restored."""
+    wanted = subscribe(session)
+    plain = subscribe(session, condition={"topic": "a"})
+    publish(session, "a")
+    owner = ask(session, "select current_user")
+    session.execute(f"alter function trunkline._condition_run(text) owner to {owner}")
+    try:
+        match(session)
+    finally:
+        session.execute("select trunkline.roles_grant()")
+    assert delivered(session, plain) == [1]
+    assert "not as" in state(session, wanted, "error")
+    call(session, "broker_resume", subscription=wanted, skip=False)
+    match(session)
+    assert state(session, wanted, "state") == "live"
+
+
+def test_whoever_may_read_may_subscribe_and_the_others_may_not(
+    session: Session, connect: Callable[..., Session]
+) -> None:
+    name = f"user_{uuid4().hex}"
+    session.execute(f"create role {name}")
+    try:
+        own = connect()
+        own.execute(f"set session authorization {name}")
+        with refused("42501"):
+            subscribe(own)
+        session.execute(f"grant trunkline_reader to {name}")
+        wanted = subscribe(own, condition="e.topic = 'a' and e.key is null")
+        assert call(own, "broker_subscriptions") != []
+        assert ask(own, "select way from trunkline.broker_explain('e.topic = s.group_name')")
+        publish(session, "a")
+        match(session)
+        assert delivered(session, wanted) == [1]
+        with refused("42501"):
+            own.execute("set role trunkline_matcher")
+        own.close()
+    finally:
+        session.execute(f"drop role {name}")
+
+
+def test_a_slow_condition_is_resumed_without_leaving_out_an_event(session: Session) -> None:
+    slow = subscribe(session, condition="e.topic = 'a'")
+    publish(session, "a")
+    tick(session)
+    number = ask(session, "select condition_id from trunkline.broker_conditions()")
+    assert call(session, "broker_quarantine", error="took long", condition_id=number) == [(1,)]
+    publish(session, "a")
+    match(session)
+    assert delivered(session, slow) == []
+    call(session, "broker_resume", subscription=slow)
+    match(session)
+    assert delivered(session, slow) == [1, 2]

@@ -18,7 +18,7 @@ begin
     overriding system value
     values (number, of_group.group_id, wanted.condition_id, effective, content,
             jsonb_build_object('condition', case wanted.kind when 'sql' then to_jsonb(condition) else trunkline._condition_form(condition) end, 'params', params),
-            trunkline._condition_hash(wanted.subscription_key, number, of_group.group_name, effective), begins,
+            trunkline._condition_hash(wanted, number, of_group.group_name, effective), begins,
             case when begins <= trunkline.broker_head() then begins - 1 end, expiry, clock_timestamp())
     on conflict on constraint broker_subscription_content do nothing;
   end loop;

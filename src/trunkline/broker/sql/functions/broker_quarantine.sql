@@ -11,7 +11,8 @@ begin
   perform trunkline._cursor_lock(k.cursor_id) from trunkline.cursor_key k where k.resource = 'broker:matcher';
   late := trunkline._match_late();
   matched := trunkline._broker_matched();
-  perform trunkline._broker_quarantine(s.subscription, broker_quarantine.error, case when broker_quarantine.condition_id is null then s.caught_up_to + 1 else matched + 1 end, matched)
+  -- no event is to blame: none is left out when they are resumed
+  perform trunkline._broker_quarantine(s.subscription, broker_quarantine.error, null, matched)
      from trunkline.broker_subscription s
     where s.quarantined_at is null
       and case when broker_quarantine.condition_id is null then s.subscription = late.subscription

@@ -4,6 +4,7 @@
    expiry: the subscription goes when it has not been held for so long, see broker_hold(); process holds it at once.
    from_position, from_time: events of the past are matched first; without, what is published from now on.
    handler: make a reader of the group for this subscription, in the same transaction; ordering is "strict" or "skip".
+   A condition in SQL that is new makes and drops a temporary view: that transaction cannot be prepared.
    Errors: TL409, TL410 when the past has left, TL413, TL422, TL423 without a living lease. */
 create or replace function trunkline.broker_subscribe(group_name text, condition text default null, params jsonb default '{}', expiry interval default null,
   from_position bigint default null, from_time timestamptz default null, process uuid default null, handler text default null,
