@@ -174,12 +174,13 @@ class App:
         *,
         condition: Condition = None,
         params: Mapping[str, Any] | None = None,
+        after: str | None = None,
     ) -> EventStream:
-        """Events from now on, for whoever looks: ``async for event in app.stream("orders.*")``.
+        """Events for whoever looks: ``async for event in app.stream("orders.*")``.
 
-        Nothing is kept for later, and nothing is tried again.
+        From now on, or after the token of an event. Nothing is kept, and nothing is tried again.
         """
-        return self.platform.broker.stream(pattern, condition=condition, params=params)
+        return self.platform.broker.stream(pattern, condition=condition, params=params, after=after)
 
     async def register(self) -> None:
         """Make the subscriptions of all handlers: what is published from now on waits for them."""

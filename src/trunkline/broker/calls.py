@@ -11,6 +11,7 @@ from trunkline.broker.models import (
     Event,
     Group,
     HandlerLag,
+    Scanned,
     Unmatched,
     Waiting,
 )
@@ -192,6 +193,30 @@ def quarantine(error: str, *, condition_id: int | None = None) -> Call[int]:
         scalar,
         safe_to_repeat=True,
         types={"condition_id": "int"},
+    )
+
+
+def scan(
+    condition: str | None = None,
+    params: str = "{}",
+    *,
+    after: int | None = None,
+    incarnation: int | None = None,
+    max_events: int = 1_000,
+) -> Call[list[Scanned]]:
+    """Events after a position for which a condition holds, in order."""
+    return Call(
+        "broker_scan",
+        {
+            "condition": condition,
+            "params": params,
+            "after": after,
+            "incarnation": incarnation,
+            "max_events": max_events,
+        },
+        many(Scanned),
+        safe_to_repeat=True,
+        types={"condition": "text", "params": "jsonb", "after": "bigint", "incarnation": "int"},
     )
 
 

@@ -234,14 +234,20 @@ class Broker(AsyncFace):
         *,
         condition: Condition = None,
         params: Mapping[str, Any] | None = None,
+        after: str | None = None,
+        heartbeat: float = 15.0,
     ) -> EventStream:
-        """Events from now on, for whoever looks; nothing is kept for later."""
+        """Events for whoever looks: from now on, or after the token of an event.
+
+        Nothing is kept for the reader; the token works on any node as long as the history is there.
+        """
         return EventStream(
             self._db,
-            self._lease,
             self._listener,
             condition=condition_text("the stream", pattern, condition),
             params=params or {},
+            after=after,
+            heartbeat=heartbeat,
         )
 
     async def close(self) -> None:

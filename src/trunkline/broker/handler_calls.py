@@ -48,61 +48,6 @@ def register(handler: Handler, process: UUID) -> Call[int]:
     )
 
 
-def subscribe_stream(
-    group: str,
-    condition: str | None,
-    params: Mapping[str, Any],
-    *,
-    expiry: timedelta,
-    process: UUID,
-) -> Call[int]:
-    """A subscription that goes with the process, in a group of its own; its number."""
-    return Call(
-        "broker_subscribe",
-        {
-            "group_name": group,
-            "condition": condition,
-            "params": json_text(params, of="params"),
-            "expiry": expiry,
-            "process": process,
-            "lanes": 1,
-        },
-        scalar,
-        types={"condition": "text", "params": "jsonb"},
-    )
-
-
-def read_stream(group: str, after: int | None, *, max_events: int) -> Call[list[Delivered]]:
-    """What came for a stream after a delivery; None: since it began."""
-    return Call(
-        "broker_read",
-        {
-            "group_name": group,
-            "from_position": None if after is None else after + 1,
-            "max_events": max_events,
-            "peek": True,
-        },
-        lambda rows: [_delivered(row) for row in rows],
-        safe_to_repeat=True,
-        types={"from_position": "bigint"},
-    )
-
-
-def group(group_name: str, *, lasting: bool = True) -> Call[int]:
-    """The number of a group, made if it is not there."""
-    return Call(
-        "broker_group",
-        {"group_name": group_name, "lasting": lasting},
-        scalar,
-        safe_to_repeat=True,
-    )
-
-
-def unsubscribe(subscription: int) -> Call[bool]:
-    """End a subscription."""
-    return Call("broker_unsubscribe", {"subscription": subscription}, scalar, safe_to_repeat=True)
-
-
 def join(group: str, handler: str, process: UUID, *, member: str = "") -> Call[list[HandlerLane]]:
     """Take part in the work of a handler: the lanes that are ours."""
     return Call(

@@ -152,3 +152,16 @@ class Unmatched:
 
     events: int
     age: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """An event that a scan found; without an event it only says how far was looked."""
+
+    up_to: int
+    event_id: int | None
+    topic: str
+    key: str | None
+    payload: Any
+    metadata: dict[str, Any] | None
+    at: datetime

@@ -1,79 +1,134 @@
-"""`EventStream`: events from now on, for whoever looks at this moment; nothing is kept for later.
+"""`EventStream`: events for whoever looks, resumable on any node by a token; nothing is kept.
 
-The stream has a subscription and a group of its own, which go with it, or with the process. It
-reads a page only when the one before is used up, so a slow reader costs no memory.
+A stream reads events by position and leaves no trace in the database: no group, no subscription, no
+lease. So it may begin anywhere in the history that is still there, and go on elsewhere with the
+token of the last event. It reads a page only when the one before is used up: a slow reader costs no
+memory.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from datetime import timedelta
+import base64
+import binascii
+import json
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
-from uuid import uuid4
 
-from trunkline.broker import handler_calls as calls
+from trunkline.broker import calls
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
-from trunkline.core.errors import NotFound, PositionTrimmed, TrunklineError, Unavailable
+from trunkline.core.errors import Invalid, PositionTrimmed, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+    from datetime import datetime
 
-    from trunkline.broker.delivered import Delivered
+    from trunkline.broker.models import Scanned
     from trunkline.core.db import AsyncDb
-    from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener
 
 logger = telemetry.get_logger(__name__)
 
-_EXPIRY = timedelta(minutes=1)
-_LOOK_EVERY = 1.0
+_LOOK_EVERY = 1.0  # seconds, where no wake-up comes
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """An event of a stream; a stream that is given its ``token`` goes on after it."""
+
+    token: str
+    event_id: int
+    topic: str
+    key: str | None
+    payload: Any
+    metadata: dict[str, Any] | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Nothing came for a while; ``token`` says up to where."""
+
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """The history after the token is gone: what follows begins at the present end."""
+
+    token: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A position, and the life of the server in which it was told."""
+
+    incarnation: int
+    position: int
+
+    @property
+    def token(self) -> str:
+        """The place as text that says nothing to whoever keeps it."""
+        text = f"{self.incarnation}.{self.position}"
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+    @classmethod
+    def parse(cls, token: str) -> Place:
+        try:
+            text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+            incarnation, position = (int(number) for number in text.decode("ascii").split("."))
+        except (ValueError, binascii.Error):
+            raise Invalid(
+                f'"{token[:80]}" is not a token of a stream.',
+                hint="Give the token of the last event, or none to begin with what comes now.",
+            ) from None
+        return cls(incarnation, position)
 
 
 class EventStream:
-    """``async for event in stream``, or ``async with stream as events`` to begin at once."""
+    """``async for event in stream``; `items` also tells of silence and of lost history.
+
+    Looped over, a stream that was given a token raises `PositionTrimmed` when the history after it
+    is gone; one without says so in the log and goes on with what comes.
+    """
 
     def __init__(
         self,
         db: AsyncDb,
-        lease: ProcessLease,
         listener: Listener,
         *,
         condition: str | None,
         params: Mapping[str, Any],
-        page: int = 100,
+        after: str | None = None,
+        page: int = 1_000,
+        heartbeat: float = 15.0,
     ):
         self._db = db
-        self._lease = lease
         self._listener = listener
         self._condition = condition
-        self._params = params
+        self._params = json.dumps(dict(params))
+        self._resumed = after is not None
+        self._place = None if after is None else Place.parse(after)
         self._page = page
-        self._group = ""
-        self._group_id = 0
-        self._subscription: int | None = None
-        self._after: int | None = None
+        self._heartbeat = heartbeat
+        self._closed = False
+
+    @property
+    def token(self) -> str | None:
+        """Where the stream stands; None before it is open."""
+        return None if self._place is None else self._place.token
 
     async def open(self) -> None:
-        """Begin: what is published from now on is seen."""
-        if self._subscription is not None:
-            return
-        process = await self._lease.hold()
-        self._group, self._after = f"stream {uuid4()}", None
-        self._subscription = await self._db.run(
-            calls.subscribe_stream(
-                self._group, self._condition, self._params, expiry=_EXPIRY, process=process
-            )
-        )
-        self._group_id = await self._db.run(calls.group(self._group, lasting=False))
+        """Begin: what is published from now on is seen. Checks the condition."""
+        if self._place is None:
+            self._place = await self._end()
 
     async def close(self) -> None:
-        """End: nothing is left behind. Safe to call twice."""
-        subscription, self._subscription = self._subscription, None
-        if subscription is not None:
-            with suppress(TrunklineError):
-                await self._db.run(calls.unsubscribe(subscription))
+        """End; whoever loops over it stops after the event at hand."""
+        self._closed = True
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -82,43 +137,86 @@ class EventStream:
     async def __aexit__(self, *_error: object) -> None:
         await self.close()
 
-    def __aiter__(self) -> AsyncIterator[Delivered]:
-        return self._events()
+    async def __aiter__(self) -> AsyncIterator[StreamEvent]:
+        async for item in self.items():
+            if isinstance(item, StreamEvent):
+                yield item
+            elif isinstance(item, Reset):
+                if self._resumed:
+                    raise PositionTrimmed(item.reason, hint="Begin anew, without a token.")
+                logger.error("events lost", reason=item.reason)
 
-    async def _events(self) -> AsyncIterator[Delivered]:
-        ours = self._subscription is None
-        await self.open()
-        try:
-            async with self._listener.subscribe(f"broker:group:{self._group_id}") as heard:
-                while self._subscription is not None:
-                    events = await self._read()
-                    for event in events:
-                        yield event
-                    if not events:
-                        await heard.wait(_LOOK_EVERY)
-        finally:
-            if ours:
-                await self.close()
+    async def items(self) -> AsyncIterator[StreamEvent | Heartbeat | Reset]:
+        """Events, a `Heartbeat` after every silence, a `Reset` where history is gone."""
+        async with self._listener.subscribe("broker:tick") as heard:
+            await self.open()
+            spoken = time.monotonic()
+            while not self._closed:
+                page = await self._read()
+                if isinstance(page, Reset):
+                    yield page
+                    continue
+                for event in page:
+                    if self._closed:
+                        return
+                    yield event
+                    spoken = time.monotonic()
+                if page:
+                    continue
+                silence = self._heartbeat - (time.monotonic() - spoken)
+                if silence <= 0:
+                    yield Heartbeat(self.token or "")
+                    spoken = time.monotonic()
+                else:
+                    await heard.wait(min(_LOOK_EVERY, silence))
 
-    async def _read(self) -> list[Delivered]:
-        """The next page, however long it takes the server to be there."""
+    async def _read(self) -> list[StreamEvent] | Reset:
+        """The next events; empty when nothing is new."""
+        while True:
+            assert self._place is not None
+            try:
+                rows = await self._scan(self._place)
+            except PositionTrimmed as error:
+                self._place = await self._end()
+                return Reset(self._place.token, error.message)
+            if not rows:
+                return []
+            incarnation = self._place.incarnation
+            self._place = Place(incarnation, rows[-1].up_to)
+            found = [_event(row, incarnation) for row in rows if row.event_id is not None]
+            if found:
+                return found
+
+    async def _scan(self, place: Place) -> list[Scanned]:
+        """A page, however long it takes the server to be there."""
         waits = Backoff(first=0.1, longest=5.0)
+        call = calls.scan(
+            self._condition,
+            self._params,
+            after=place.position,
+            incarnation=place.incarnation,
+            max_events=self._page,
+        )
         while True:
             try:
-                page = await self._db.run(
-                    calls.read_stream(self._group, self._after, max_events=self._page)
-                )
-            except PositionTrimmed as error:
-                logger.error("events lost", error=str(error))  # noqa: TRY400 - no bug
-                self._after = int(error.details.get("first", 1)) - 1
-            except NotFound:  # the lease ran out, and the subscription with it
-                logger.warning("events lost", error="the stream expired")
-                self._subscription = None
-                await self.open()
+                return await self._db.run(call)
             except Unavailable as error:
                 wait = waits.next()
                 logger.warning("stream held back", error=str(error), retry_after=round(wait, 2))
                 await asyncio.sleep(wait)
-            else:
-                self._after = page[-1].delivery if page else self._after
-                return page
+
+    async def _end(self) -> Place:
+        (end,) = await self._db.run(calls.scan(self._condition, self._params))
+        return Place((await self._db.run(calls.ends())).incarnation, end.up_to)
+
+
+def _event(row: Scanned, incarnation: int) -> StreamEvent:
+    return StreamEvent(
+        token=Place(incarnation, row.up_to).token,
+        event_id=row.event_id or 0,
+        topic=row.topic,
+        key=row.key,
+        payload=row.payload,
+        metadata=row.metadata,
+        at=row.at,
+    )

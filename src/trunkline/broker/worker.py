@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.broker import handler_calls as calls
 from trunkline.broker.attempts import Attempts
+from trunkline.broker.calls import group as group_call
 from trunkline.broker.lane import UNCOMMITTED, Lane
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
@@ -103,7 +104,7 @@ class HandlerWorker:
         """Make subscription and handler, so that from now on nothing is missed; the group's id."""
         process = await self._lease.hold()
         await self._db.run(calls.register(self.handler, process))
-        return await self._db.run(calls.group(self.handler.group))
+        return await self._db.run(group_call(self.handler.group))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; then finish what is in hand and give the lanes back at once."""

@@ -1,0 +1,61 @@
+/* Events after a position for which a condition holds, in order: history and present alike, without a group, a
+   subscription or any trace.  Looks at up to max_events events.  A last row without an event says how far it looked.
+   No row: nothing is new.  after NULL tells the present end only.  incarnation: the life of the server in which the
+   position was told.  Events for one subscription alone are left out.
+   Errors: TL410 when events after the position have left, or the position is not of this history, TL413, TL422 also for a
+   condition that fails, with the event. */
+create or replace function trunkline.broker_scan(condition text default null, params jsonb default '{}', after bigint default null, max_events int default 1000, incarnation int default null)
+returns table (up_to bigint, event_id bigint, topic text, key text, payload jsonb, metadata jsonb, at timestamptz)
+language plpgsql security definer set search_path = pg_catalog, pg_temp set jit = off as $$
+declare
+  head bigint := trunkline.broker_head();
+  present int := trunkline.incarnation();
+  wanted record;
+  watcher trunkline.broker_subscription;
+  first_one bigint;
+  bad_place int;
+  trouble text;
+begin
+  if max_events is null or max_events not between 1 and 100000 then
+    perform trunkline._raise('TL422', format('max_events is between 1 and 100000, got %s.', coalesce(max_events::text, 'NULL')));
+  end if;
+  wanted := trunkline._condition_ensure(condition, params);
+  if broker_scan.incarnation <> present or after > head then
+    perform trunkline._raise('TL410', format('position %s is not of this history: the server has begun another life since.', after), 'Begin anew from the present end.',
+      jsonb_build_object('head', head, 'incarnation', present));
+  elsif after is null then
+    up_to := head;
+    return next;
+    return;
+  elsif after < 0 then
+    perform trunkline._raise('TL422', format('positions begin at 1, got %s.', after));
+  elsif after = head then
+    return;
+  end if;
+  perform trunkline._match_prepare();
+  head := trunkline._match_take(after + 1, max_events);
+  select min(b.event_position) into first_one from pg_temp.trunkline_batch b;
+  if first_one is distinct from after + 1 then
+    perform trunkline._event_left(after + 1);
+  end if;
+  watcher.subscription := 0;
+  watcher.params := wanted.effective;
+  watcher.from_position := 0;
+  begin
+    insert into pg_temp.trunkline_found (place, subscription) select r.place, 0 from trunkline._match_run((wanted.found_one).kind, trunkline._match_statement(wanted.found_one, watcher)) r;
+  exception when others then
+    trouble := format('%s (%s)', sqlerrm, sqlstate);
+  end;
+  if trouble is not null then
+    bad_place := trunkline._match_first_bad(wanted.found_one, watcher);
+    perform trunkline._raise('TL422', format('the condition fails on the event at position %s: %s.', after + bad_place, trouble), 'Mend the condition, or begin after that event.',
+      jsonb_build_object('position', after + bad_place));
+  end if;
+  return query
+    select b.event_position, b.event_id, b.topic, b.key, b.payload, b.metadata, b.at from pg_temp.trunkline_found f join pg_temp.trunkline_batch b using (place)
+    union all
+    select head, null, null, null, null, null, null where not exists (select from pg_temp.trunkline_found f where f.place = head - after)
+    order by 1;
+end $$;
+comment on function trunkline.broker_scan(text, jsonb, bigint, int, int) is 'Events after a position for which a condition holds, in order, without leaving any trace.';
+select trunkline._access('broker_scan(text, jsonb, bigint, int, int)', 'reader');

@@ -1,0 +1,228 @@
+"""Streams: history, then what comes, by a token that works anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.broker.steps import call, publish, tick
+from tests.broker.test_reading import age, rotate
+from tests.fixtures.asking import ask, refused
+
+from trunkline import Invalid, PositionTrimmed, connect
+from trunkline.broker.stream import EventStream, Heartbeat, Place, Reset, StreamEvent
+from trunkline.testing import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from tests.broker.steps import Session
+    from tests.fixtures.proxy import Proxy
+
+    from trunkline.platform import Platform
+
+
+@pytest.fixture
+async def platform(clean_dsn: str) -> AsyncIterator[Platform]:
+    async with connect(clean_dsn) as opened:
+        yield opened
+
+
+async def take(stream: EventStream, number: int) -> list[StreamEvent]:
+    """The next events."""
+    seen = []
+    async with asyncio.timeout(10):
+        async for event in stream:
+            seen.append(event)
+            if len(seen) == number:
+                break
+    return seen
+
+
+def start(session: Session) -> str:
+    """The token before the first event."""
+    return Place(ask(session, "select trunkline.incarnation()"), 0).token
+
+
+def fill(session: Session, first: int, last: int, topic: str = "order") -> None:
+    for number in range(first, last + 1):
+        publish(session, topic, number)
+    tick(session)
+
+
+async def test_a_stream_begins_with_what_comes_now(platform: Platform, session: Session) -> None:
+    fill(session, 1, 3)
+    async with platform.broker.stream("order") as stream:
+        fill(session, 4, 5)
+
+        assert [event.payload for event in await take(stream, 2)] == [4, 5]
+
+
+async def test_a_stream_goes_on_after_a_token_on_any_node(
+    platform: Platform, session: Session, clean_dsn: str
+) -> None:
+    fill(session, 1, 10)
+    seen = await take(platform.broker.stream("order", after=start(session)), 4)
+    fill(session, 11, 12)
+
+    async with connect(clean_dsn) as elsewhere:
+        rest = await take(elsewhere.broker.stream("order", after=seen[-1].token), 8)
+
+    assert [event.payload for event in seen + rest] == list(range(1, 13))
+
+
+async def test_only_what_meets_the_condition_is_told(platform: Platform, session: Session) -> None:
+    fill(session, 1, 3, topic="visit")
+    fill(session, 4, 6)
+    stream = platform.broker.stream(
+        "order",
+        condition="(e.payload)::int % (s.params ->> 'by')::int = 0",
+        params={"by": 2},
+        after=start(session),
+    )
+
+    assert [event.payload for event in await take(stream, 2)] == [4, 6]
+
+
+async def test_many_events_that_do_not_match_are_passed_over(
+    platform: Platform, session: Session
+) -> None:
+    session.execute("select trunkline.broker_publish('visit', '1') from generate_series(1, 2500)")
+    fill(session, 1, 1)
+
+    (event,) = await take(platform.broker.stream("order", after=start(session)), 1)
+
+    assert event.payload == 1
+
+
+async def test_an_event_that_commits_late_is_not_missed_by_whoever_resumes(
+    platform: Platform, session: Session, other: Session
+) -> None:
+    publish(other, "order", "late")
+    fill(session, 1, 1)
+    (event,) = await take(platform.broker.stream("order", after=start(session)), 1)
+    other.commit()
+    tick(session)
+
+    (rest,) = await take(platform.broker.stream("order", after=event.token), 1)
+
+    assert (event.payload, rest.payload) == (1, "late")
+
+
+async def test_a_quiet_stream_beats_and_its_token_stays_fresh(
+    platform: Platform, session: Session
+) -> None:
+    stream = platform.broker.stream("order", heartbeat=0.05)
+    items = stream.items()
+    first = await anext(items)
+    fill(session, 1, 3, topic="visit")
+
+    async with asyncio.timeout(10):
+        async for item in items:
+            assert isinstance(item, Heartbeat)
+            if item != first:
+                break
+
+    assert isinstance(first, Heartbeat)
+    assert stream.token == Place(ask(session, "select trunkline.incarnation()"), 3).token
+
+
+async def test_a_stream_whose_history_is_gone_says_so(platform: Platform, session: Session) -> None:
+    from datetime import timedelta
+
+    token = start(session)
+    fill(session, 1, 3)
+    call(session, "broker_match")
+    age(session, timedelta(hours=5))
+    rotate(session)
+    assert ask(session, "select count(*) from trunkline.event") == 0
+    fill(session, 4, 4)
+
+    with pytest.raises(PositionTrimmed, match="left"):
+        await take(platform.broker.stream("order", after=token), 1)
+    items = platform.broker.stream("order", after=token).items()
+    reset = await anext(items)
+    fill(session, 5, 5)
+    event = await anext(items)
+
+    assert isinstance(reset, Reset)
+    assert isinstance(event, StreamEvent)
+    assert event.payload == 5
+
+
+async def test_a_token_of_another_life_of_the_server_is_refused(
+    platform: Platform, session: Session
+) -> None:
+    fill(session, 1, 3)
+    token = Place(ask(session, "select trunkline.incarnation()") + 7, 1).token
+
+    with pytest.raises(PositionTrimmed, match="another life"):
+        await take(platform.broker.stream("order", after=token), 1)
+    with pytest.raises(PositionTrimmed, match="another life"):
+        future = Place(ask(session, "select trunkline.incarnation()"), 99).token
+        await take(platform.broker.stream("order", after=future), 1)
+
+
+@pytest.mark.parametrize("token", ["", "rubbish", "MS4x!", "\u00e9", "MS4yLjM", "1.1"])
+async def test_a_token_that_is_rubbish_is_refused(platform: Platform, token: str) -> None:
+    with pytest.raises(Invalid, match="not a token"):
+        platform.broker.stream("order", after=token)
+
+
+async def test_a_condition_that_fails_ends_the_stream_with_the_event(
+    platform: Platform, session: Session
+) -> None:
+    fill(session, 0, 2)
+    stream = platform.broker.stream(condition="1 / (e.payload)::int > 0", after=start(session))
+
+    with pytest.raises(Invalid, match="position 1"):
+        await take(stream, 1)
+
+
+def test_a_scan_leaves_no_trace_and_refuses_rubbish(session: Session) -> None:
+    fill(session, 1, 3)
+
+    rows = call(session, "broker_scan", condition='{"topic": "order"}', after=1, max_events=1)
+
+    assert [row[4] for row in rows] == [2]
+    assert call(session, "broker_scan", after=3) == []
+    assert [row[0] for row in call(session, "broker_scan")] == [3]
+    assert ask(session, "select count(*) from trunkline.broker_subscription") == 0
+    for given in ({"after": -1}, {"after": 1, "max_events": 0}, {"condition": "e.nothing"}):
+        with refused("TL422"):
+            call(session, "broker_scan", **given)
+
+
+async def test_a_stream_that_is_cut_at_random_misses_nothing_and_repeats_nothing(
+    session: Session, clean_dsn: str, proxy: Callable[[str], Proxy]
+) -> None:
+    chance = random.Random(5)
+    between = proxy(clean_dsn)
+    seen: list[Any] = []
+
+    @asynccontextmanager
+    async def looking() -> AsyncIterator[None]:
+        async def look() -> None:
+            async with connect(between.dsn) as platform:
+                async for event in platform.broker.stream("order", after=start(session)):
+                    seen.append(event.payload)  # noqa: PERF401 - one by one, as they come
+
+        task = asyncio.create_task(look())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async with looking(), asyncio.timeout(30):
+        for number in range(60):
+            fill(session, number, number)
+            if chance.random() < 0.2:
+                await asyncio.to_thread(between.cut)
+            await asyncio.sleep(0)
+        await eventually(lambda: len(seen) >= 60)
+
+    assert seen == list(range(60))
