@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from trunkline.broker import handlers
+from trunkline.broker.attempts import Shared
 from trunkline.core.errors import BadRequest, Conflict
 from trunkline.core.maintain import Maintainer
 from trunkline.core.service import Supervisor
@@ -190,12 +191,12 @@ class App:
 
     def workers(self, tell: Callable[[Attempt], None] | None = None) -> list[HandlerWorker]:
         """A worker for each handler; ``tell`` hears of everything they try."""
-        transactions = asyncio.Semaphore(max(1, self.settings.pool_max // 2))
+        shared = Shared(asyncio.Semaphore(max(1, self.settings.pool_max // 2)))
         return [
             self.platform.broker.worker(
                 handler,
                 read_ahead=self.settings.read_ahead,
-                transactions=transactions,
+                shared=shared,
                 tell=tell,
             )
             for handler in self.handlers

@@ -657,6 +657,8 @@ async def test_an_event_over_which_processes_die_ends_as_a_dead_letter(
         await app.platform.broker.group("g", lanes=1)
         await app.register()
         await publish(app, "a1", "b1", "c1")
+        await app.platform.broker.tick()
+        await app.platform.broker.match()
         session.execute(
             "insert into trunkline.owner (resource, epoch, process, member, since)"
             " select trunkline._broker_resource(group_id, 'handle', 0), 1, %s, '', now()"

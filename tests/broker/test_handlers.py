@@ -110,7 +110,7 @@ def test_a_pattern_beside_a_condition_in_sql_is_sql_too() -> None:
         {"pattern": "a*", "condition": "true"},
         {"condition": 7},
         {"condition": "{not json"},
-        {"from_time": datetime.now(UTC), "from_position": 1},
+        {"from_time": datetime(2026, 1, 1, tzinfo=UTC), "from_position": 1},
     ],
     ids=str,
 )

@@ -408,6 +408,7 @@ def test_trials_count_until_the_lane_is_trusted_again(session: Session, worker: 
         call(session, "broker_trial", **worker.place(), delivery=d)[0][0] for d in (5, 5, 6, 5)
     ]
     assert tried == [1, 2, 1, 3]
+    assert call(session, "broker_trial", **worker.place(), delivery=5, note=False) == [(3,)]
     assert call(session, "broker_trial", **worker.place(), delivery=None) == [(0,)]
     assert call(session, "broker_trial", **worker.place(), delivery=5) == [(1,)]
 

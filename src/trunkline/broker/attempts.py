@@ -6,6 +6,8 @@ together. Any other is run first, and what it failed with is set aside together 
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -28,8 +30,7 @@ from trunkline.core.errors import (
 )
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from trunkline.broker.delivered import Delivered, RetryBatch
     from trunkline.broker.handlers import Handler
@@ -75,6 +76,16 @@ class Result:
         return [attempt for attempt in self.attempts if attempt.error is not None]
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the handlers of a process share."""
+
+    transactions: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(4))
+    """As many handlers may hold a transaction; the other connections are for everybody."""
+    alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while an event is tried over which processes may have died more than once."""
+
+
 class Attempts:
     """Runs a handler with batches of a lane and settles them."""
 
@@ -82,27 +93,28 @@ class Attempts:
         self,
         db: AsyncDb,
         handler: Handler,
-        transactions: asyncio.Semaphore,
+        shared: Shared,
         tell: Callable[[Attempt], None],
     ):
         self._db = db
         self._handler = handler
-        self._transactions = transactions
+        self._shared = shared
         self._tell = tell
 
     async def first(self, lane: Lane, events: list[Delivered]) -> None:
         """Handle events that are new."""
-        if lane.is_suspect and await self._is_hopeless(lane, events):
-            result = Result([self._attempt(events, _HOPELESS, last=True)])
-            await self._settle(lane, events, result)
-        elif self._handler.takes_transaction:
-            result = await self._first_within(lane, events)
-        else:
-            result = await self._handle(lane, events, None)
-            if result.failures or result.parked:
+        async with self._trial(lane, events) as has_hope:
+            if not has_hope:
+                result = Result([self._attempt(events, _HOPELESS, last=True)])
                 await self._settle(lane, events, result)
+            elif self._handler.takes_transaction:
+                result = await self._first_within(lane, events)
             else:
-                lane.done(events)
+                result = await self._handle(lane, events, None)
+                if result.failures or result.parked or lane.is_suspect:
+                    await self._settle(lane, events, result)
+                else:
+                    lane.done(events)
         self._hold_back(lane, result.parked)
         for attempt in result.attempts:
             self._told(lane, attempt)
@@ -110,14 +122,15 @@ class Attempts:
     async def again(self, lane: Lane, batch: RetryBatch) -> None:
         """Handle events that failed before, or that waited for one that did."""
         events = list(batch.events)
-        if lane.is_suspect and await self._is_hopeless(lane, events):
-            attempt = self._attempt(events, _HOPELESS, last=True)
-            freed = await self._retried(lane, batch, attempt)
-        elif self._handler.takes_transaction:
-            attempt, freed = await self._again_within(lane, batch, events)
-        else:
-            attempt = await self._fit_and_call(events, None)
-            freed = await self._retried(lane, batch, attempt)
+        async with self._trial(lane, events) as has_hope:
+            if not has_hope:
+                attempt = self._attempt(events, _HOPELESS, last=True)
+                freed = await self._retried(lane, batch, attempt)
+            elif self._handler.takes_transaction:
+                attempt, freed = await self._again_within(lane, batch, events)
+            else:
+                attempt = await self._fit_and_call(events, None)
+                freed = await self._retried(lane, batch, attempt)
         keys = {event.key for event in events if event.key is not None}
         lane.blocked.difference_update(freed)
         if attempt.error is None and keys - set(freed):
@@ -126,18 +139,38 @@ class Attempts:
 
     async def trust(self, lane: Lane) -> None:
         """Nothing that the process before may have died over is left."""
-        await self._trial(lane, None)
+        await self._db.run(calls.trial(*self._place(lane), None))
 
-    async def _is_hopeless(self, lane: Lane, events: list[Delivered]) -> bool:
-        """Note that events are tried; whether that was done too often already."""
-        return await self._trial(lane, events[0].delivery) > TRIALS
+    @asynccontextmanager
+    async def _trial(self, lane: Lane, events: list[Delivered]) -> AsyncIterator[bool]:
+        """Note that an event of a suspect lane is tried; False when that was done too often.
+
+        From the second time on nothing else that is suspect is tried meanwhile: a process dies
+        with everything in it, and only the event that killed it may be blamed.
+        """
+        trial = calls.trial(*self._place(lane), events[0].delivery)
+        tried = 0
+        if lane.is_suspect:
+            tried = await self._db.run(
+                calls.trial(*self._place(lane), events[0].delivery, note=False)
+            )
+        if tried >= TRIALS:
+            yield False
+        elif tried:
+            async with self._shared.alone:
+                await self._db.run(trial)
+                yield True
+        else:
+            if lane.is_suspect:
+                await self._db.run(trial)
+            yield True
 
     async def _first_within(self, lane: Lane, events: list[Delivered]) -> Result:
         """Handle new events in the transaction that commits their position."""
         result = Result()
         free = self._free(lane, events, result)
         refused = Result(parked=result.parked)
-        async with self._transactions:
+        async with self._shared.transactions:
             try:
                 async with self._db.transaction() as connection:
                     result = await self._handle(lane, events, connection)
@@ -153,7 +186,7 @@ class Attempts:
     async def _again_within(
         self, lane: Lane, batch: RetryBatch, events: list[Delivered]
     ) -> tuple[Attempt, list[str]]:
-        async with self._transactions:
+        async with self._shared.transactions:
             try:
                 async with self._db.transaction() as connection:
                     attempt = await self._fit_and_call(events, connection)
@@ -291,9 +324,6 @@ class Attempts:
             ),
             on=connection,
         )
-
-    async def _trial(self, lane: Lane, delivery: int | None) -> int:
-        return await self._db.run(calls.trial(*self._place(lane), delivery))
 
     def _place(self, lane: Lane) -> tuple[str, str, int, int]:
         return self._handler.group, self._handler.name, lane.number, lane.epoch

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from trunkline.broker.attempts import Attempt
+    from trunkline.broker.attempts import Attempt, Shared
     from trunkline.broker.handlers import Condition, Handler, Pattern
     from trunkline.core.db import AsyncDb, Db
     from trunkline.core.lease import ProcessLease
@@ -212,7 +212,7 @@ class Broker(AsyncFace):
         handler: Handler,
         *,
         read_ahead: int = 10,
-        transactions: asyncio.Semaphore | None = None,
+        shared: Shared | None = None,
         tell: Callable[[Attempt], None] | None = None,
     ) -> HandlerWorker:
         """A worker of this process for a handler: ``await worker.run(stop)``."""
@@ -224,7 +224,7 @@ class Broker(AsyncFace):
             handler,
             member=f"worker {self._members}",
             read_ahead=read_ahead,
-            transactions=transactions,
+            shared=shared,
             tell=tell,
         )
 

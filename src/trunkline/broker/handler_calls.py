@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trunkline.broker.calls import json_text
 from trunkline.broker.delivered import (
     DeadLetter,
     DeadLetterDetails,
@@ -19,33 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import timedelta
     from uuid import UUID
-
-    from trunkline.broker.handlers import Handler
-
-
-def register(handler: Handler, process: UUID) -> Call[int]:
-    """Make the subscription and the cursors of a handler; the number of the subscription."""
-    return Call(
-        "broker_subscribe",
-        {
-            "group_name": handler.group,
-            "condition": handler.condition,
-            "params": json_text(handler.params, of="params"),
-            "from_position": handler.from_position,
-            "from_time": handler.from_time,
-            "process": process,
-            "handler": handler.name,
-            "ordering": handler.ordering,
-        },
-        scalar,
-        safe_to_repeat=True,
-        types={
-            "condition": "text",
-            "params": "jsonb",
-            "from_position": "bigint",
-            "from_time": "timestamptz",
-        },
-    )
 
 
 def join(group: str, handler: str, process: UUID, *, member: str = "") -> Call[list[HandlerLane]]:
@@ -210,7 +182,9 @@ def retried(
     )
 
 
-def trial(group: str, handler: str, lane: int, epoch: int, delivery: int | None) -> Call[int]:
+def trial(
+    group: str, handler: str, lane: int, epoch: int, delivery: int | None, *, note: bool = True
+) -> Call[int]:
     """Note that an event is tried alone; how often that was. None: the lane is trusted again."""
     return Call(
         "broker_trial",
@@ -220,6 +194,7 @@ def trial(group: str, handler: str, lane: int, epoch: int, delivery: int | None)
             "lane": lane,
             "epoch": epoch,
             "delivery": delivery,
+            "note": note,
         },
         scalar,
         types={"delivery": "bigint"},

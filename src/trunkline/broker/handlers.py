@@ -16,6 +16,7 @@ import psycopg
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
+from trunkline.broker.conditions import as_text
 from trunkline.broker.delivered import Delivered
 from trunkline.broker.models import Event
 from trunkline.broker.topics import topics_sql
@@ -203,7 +204,7 @@ def condition_text(told: str, pattern: Pattern, condition: Condition) -> str | N
     parts += [dict(condition)] if condition else []
     if not parts:
         return None
-    return json.dumps(parts[0] if len(parts) == 1 else {"and": parts})
+    return as_text(parts[0] if len(parts) == 1 else {"and": parts})
 
 
 def _is_async(told: str, function: Callable[..., Any]) -> bool:

@@ -37,6 +37,8 @@ class Lane:
     """When to look for retries; at the beginning, at once."""
     more: bool = True
     """Whether there may be more to read."""
+    has_read_all: bool = False
+    """Whether everything was read that was there when the lane became ours."""
     surplus: bool = False
     lost: bool = False
     resting: bool = False

@@ -18,9 +18,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker import handler_calls as calls
-from trunkline.broker.attempts import Attempts
-from trunkline.broker.calls import group as group_call
+from trunkline.broker.attempts import Attempts, Shared
+from trunkline.broker.calls import group
 from trunkline.broker.lane import UNCOMMITTED, Lane
+from trunkline.broker.subscription_calls import subscribe
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import (
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from trunkline.broker.attempts import Attempt
-    from trunkline.broker.delivered import HandlerLane, RetryBatch
+    from trunkline.broker.delivered import Delivered, HandlerLane, RetryBatch
     from trunkline.broker.handlers import Handler
     from trunkline.core.db import AsyncDb
     from trunkline.core.lease import ProcessLease
@@ -49,6 +50,7 @@ _REJOIN_EVERY = 3.0
 _LOOK_EVERY = 0.5
 _FAR_BEHIND = 1_000  # deliveries: what an idle lane may lag before it commits its position
 _RETRIES_AT_ONCE = 10
+_SLOW = 0.5  # seconds
 _STOP_PATIENCE = 10.0  # seconds beyond the time that a handler may take
 
 
@@ -64,7 +66,7 @@ class HandlerWorker:
         *,
         member: str = "",
         read_ahead: int = 10,
-        transactions: asyncio.Semaphore | None = None,
+        shared: Shared | None = None,
         tell: Callable[[Attempt], None] | None = None,
     ):
         self.handler = handler
@@ -75,7 +77,7 @@ class HandlerWorker:
         self._listener = listener
         self._member = member
         self._room = max(1, read_ahead) * handler.batch
-        self._attempts = Attempts(db, handler, transactions or asyncio.Semaphore(4), self._told)
+        self._attempts = Attempts(db, handler, shared or Shared(), self._told)
         self._tell = tell
         self._lanes: dict[int, Lane] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -103,8 +105,20 @@ class HandlerWorker:
     async def register(self) -> int:
         """Make subscription and handler, so that from now on nothing is missed; the group's id."""
         process = await self._lease.hold()
-        await self._db.run(calls.register(self.handler, process))
-        return await self._db.run(group_call(self.handler.group))
+        handler = self.handler
+        await self._db.run(
+            subscribe(
+                handler.group,
+                handler.condition,
+                handler.params,
+                from_position=handler.from_position,
+                from_time=handler.from_time,
+                process=process,
+                handler=handler.name,
+                ordering=handler.ordering,
+            )
+        )
+        return await self._db.run(group(handler.group))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; then finish what is in hand and give the lanes back at once."""
@@ -230,7 +244,7 @@ class HandlerWorker:
             self._work(lane), name=f"{self.handler.name} {share.lane}"
         )
         if suspect:
-            logger.warning("the process before died", **self._about(lane))
+            logger.info("the process before died", **self._about(lane))
 
     def _drop(self, lane: Lane) -> None:
         """Forget a lane; it is taken up again from what is committed, if it is still ours."""
@@ -279,9 +293,11 @@ class HandlerWorker:
             for lane in wanting.values():
                 lane.more = True
             raise
-        for number, events in found.items():
-            lane = wanting[number]
-            lane.more = lane.more or sum(event.event_id is not None for event in events) >= most
+        for number, lane in wanting.items():
+            events = found.get(number, [])
+            full = sum(event.event_id is not None for event in events) >= most
+            lane.more = lane.more or full
+            lane.has_read_all = lane.has_read_all or not full
             lane.add(events)
         return any(lane.more for lane in wanting.values())
 
@@ -329,16 +345,23 @@ class HandlerWorker:
         ):
             if len(lane.queue) * 2 <= self._room and lane.more:
                 self._woken.set()
-            await self._attempts.first(lane, events)
+            await self._first(lane, events)
             busy = True
-            if lane.is_suspect:
-                lane.suspect_left -= 1
-                await self._commit(lane)
-                if not lane.is_suspect:
-                    await self._attempts.trust(lane)
-            elif lane.must_commit():
-                await self._commit(lane)
         return busy
+
+    async def _first(self, lane: Lane, events: list[Delivered]) -> None:
+        suspect, began = lane.is_suspect, time.monotonic()
+        await self._attempts.first(lane, events)
+        if not suspect:
+            if lane.must_commit():
+                await self._commit(lane)
+            return
+        lane.suspect_left -= 1
+        slow = time.monotonic() - began > _SLOW
+        if slow and lane.suspect_left <= UNCOMMITTED:  # before a slow one all others are committed
+            lane.suspect_left = 0
+        if not lane.is_suspect:
+            await self._attempts.trust(lane)
 
     async def _due(self, lane: Lane) -> list[RetryBatch]:
         handler = self.handler
@@ -355,7 +378,7 @@ class HandlerWorker:
     async def _idle(self, lane: Lane) -> None:
         """Nothing is to be done: commit, and wait until something is."""
         await self._commit(lane)
-        if lane.is_suspect and not lane.more:
+        if lane.is_suspect and lane.has_read_all and not lane.queue:
             lane.suspect_left = 0
             await self._attempts.trust(lane)
         lane.resting = True

@@ -1,7 +1,7 @@
 /* Note, before an event is tried alone, that it is tried: the process before may have died over it.  Returns how often
-   that was noted, this time included.  Commit it before the event is handled.  With delivery NULL the lane is trusted
-   again: all its notes go.  Errors: TL404, TL423. */
-create or replace function trunkline.broker_trial(group_name text, handler text, lane int, epoch bigint, delivery bigint)
+   that was noted, this time included.  Commit it before the event is handled.  With note false it is only told how often.
+   With delivery NULL the lane is trusted again: all its notes go.  Errors: TL404, TL423. */
+create or replace function trunkline.broker_trial(group_name text, handler text, lane int, epoch bigint, delivery bigint, note boolean default true)
 returns int language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_row(group_name), handler);
@@ -10,6 +10,9 @@ begin
   perform trunkline._owner_check(trunkline._broker_resource(reader.group_id, handler, lane), epoch);
   if delivery is null then
     delete from trunkline.broker_trial t where t.group_id = reader.group_id and t.handler = reader.handler and t.lane = broker_trial.lane;
+  elsif not note then
+    select coalesce(max(t.attempts), 0) into tried from trunkline.broker_trial t
+     where t.group_id = reader.group_id and t.handler = reader.handler and t.lane = broker_trial.lane and t.delivery = broker_trial.delivery;
   else
     insert into trunkline.broker_trial as t (group_id, handler, lane, delivery, attempts)
     values (reader.group_id, reader.handler, broker_trial.lane, broker_trial.delivery, 1)
@@ -18,5 +21,5 @@ begin
   end if;
   return tried;
 end $$;
-comment on function trunkline.broker_trial(text, text, int, bigint, bigint) is 'Note that an event is tried alone after a crash.';
-select trunkline._access('broker_trial(text, text, int, bigint, bigint)', 'reader');
+comment on function trunkline.broker_trial(text, text, int, bigint, bigint, boolean) is 'Note that an event is tried alone after a crash.';
+select trunkline._access('broker_trial(text, text, int, bigint, bigint, boolean)', 'reader');
