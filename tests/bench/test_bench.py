@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from trunkline.broker import bench as broker_bench
 from trunkline.core.errors import Invalid
 from trunkline.log.bench import CELLS, run
 from trunkline.log.bench.baseline import Baseline
@@ -37,6 +38,19 @@ def test_every_cell_runs_and_says_what_it_found(dsn: str, cell: str) -> None:
     assert len(said) == len(result["cells"]) + 1
     assert table(result).row_count == len(result["cells"])
     json.dumps(result)
+
+
+def test_the_broker_is_measured_against_the_same_deliveries(dsn: str) -> None:
+    result = broker_bench.run(dsn, quick=True, only="deliver", runs=1)
+    assert [row["cell"] for row in result["cells"]] == ["deliver"] * 6
+    assert all(row["result"] > 0 for row in result["cells"])
+    json.dumps(result)
+    with psycopg.connect(dsn) as connection:
+        left = connection.execute(
+            "select (select count(*) from trunkline.broker_group),"
+            " (select count(*) from pg_namespace where nspname = 'bench_broker')"
+        ).fetchone()
+    assert left == (0, 0)
 
 
 def test_a_run_leaves_nothing_behind(dsn: str) -> None:

@@ -42,6 +42,22 @@ def test_an_event_carries_what_was_published(session: Session) -> None:
     assert (one.payload, one.metadata, one.position) == ([1, "two", None], {"by": "me"}, 1)
 
 
+def test_the_groups_that_got_something_are_woken(
+    session: Session, connect: Callable[..., Session]
+) -> None:
+    subscribe(session, "orders", {"topic": "order"})
+    subscribe(session, "visits", {"topic": "visit"})
+    listener = connect()
+    listener.execute("listen trunkline")
+    publish(session, "order")
+
+    match(session)
+
+    heard = {notice.payload for notice in listener.notifies(timeout=5, stop_after=2)}
+    group = ask(session, "select group_id from trunkline.broker_group where group_name = 'orders'")
+    assert heard == {"broker:tick", f"broker:group:{group}"}
+
+
 def test_params_decide_with_the_condition(session: Session) -> None:
     condition = "(e.payload ->> 'share')::float > (s.params ->> 'least')::float"
     subscribe(session, "half", condition, {"least": 0.5})

@@ -16,6 +16,7 @@ import typer
 
 from trunkline.cli import (
     broker,
+    broker_bench,
     broker_groups,
     broker_handlers,
     broker_subscriptions,
@@ -58,7 +59,7 @@ app.add_typer(log.app, name="log")
 for part in (log_append, log_read, log_groups, log_upkeep):
     part.add_to(log.app)
 app.add_typer(broker.app, name="broker")
-for part in (broker_subscriptions, broker_groups, broker_handlers):
+for part in (broker_subscriptions, broker_groups, broker_handlers, broker_bench):
     part.add_to(broker.app)
 app.add_typer(tube.app, name="tube")
 tube_run.add_to(tube.app)

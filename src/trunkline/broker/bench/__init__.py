@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.broker.bench.deliver import deliver
 from trunkline.broker.bench.held import held
+from trunkline.broker.bench.latency import latency
 from trunkline.broker.bench.publish import publish
 from trunkline.broker.bench.subscriptions import subscriptions
 from trunkline.log import bench as log_bench
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 CELLS = {
     "deliver": deliver,
     "publish": publish,
+    "latency": latency,
     "held": held,
     "subscriptions": subscriptions,
 }

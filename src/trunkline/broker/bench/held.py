@@ -42,9 +42,10 @@ async def held(lab: Lab) -> AsyncGenerator[Row]:
                 mine.settle()
             with _open_transactions(lab.dsn):
                 found = _polls(mine, plain, seconds)
-            lab.flush_statistics()
-            dead = lab.ask(_DEAD, "trunkline", TABLES)
-            dead_baseline = lab.ask(_DEAD, SCHEMA, "")
+                for connection in (mine.connection, plain.connection):
+                    connection.execute("select pg_stat_force_next_flush()")
+                dead = lab.ask(_DEAD, "trunkline", TABLES)
+                dead_baseline = lab.ask(_DEAD, SCHEMA, "")
     for name, times in found.items():
         curve = _curve(times)
         yield Row(

@@ -3,6 +3,7 @@ create or replace function trunkline._match_deliver(after bigint)
 returns bigint language plpgsql as $$
 declare
   last_number bigint;
+  woken int[];
 begin
   with item as (
     select g.group_id, b.lane_bucket * g.lanes / 64 as lane, b.event_position, f.subscription, b.place
@@ -18,8 +19,8 @@ begin
     select (select r.current from trunkline.ring r where r.ring = 'delivery'), p.group_id, p.lane,
            after + 1 + sum(p.n) over (order by p.group_id, p.lane, p.part) - p.n, p.n, p.lowest, p.positions, p.subscriptions, clock_timestamp()
       from part p
-    returning group_id, first + n - 1 as last_one),
-  told as (select pg_notify('trunkline', 'broker:group:' || w.group_id) from (select distinct group_id from written) w)
-  select coalesce(max(w.last_one), after) into last_number from written w left join (select count(*) from told) t on true;
+    returning group_id, first + n - 1 as last_one)
+  select coalesce(max(w.last_one), after), array_agg(distinct w.group_id) into last_number, woken from written w;
+  perform pg_notify('trunkline', 'broker:group:' || g) from unnest(woken) g;
   return last_number;
 end $$;
