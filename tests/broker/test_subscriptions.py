@@ -6,11 +6,12 @@ import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Event
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import pytest
-from tests.broker.steps import Session, call, publish, tick
+from tests.broker.steps import Session, call, head, publish, tick
 from tests.fixtures.asking import ask, column, refused, writing_nothing
 
 if TYPE_CHECKING:
@@ -263,6 +264,62 @@ def test_the_same_condition_matches_each_subscription_by_its_params(session: Ses
     publish(session, "a", {"score": 0.3})
     match(session)
     assert [delivered(session, one) for one in (half, every, never)] == [[1], [1, 2], []]
+
+
+def test_subscriptions_come_and_go_while_the_matcher_runs_and_miss_and_double_nothing(
+    session: Session, connect: Callable[..., Session]
+) -> None:
+    """Each gets once what was published after its commit; with history, all there is."""
+    over = Event()
+
+    def keep(own: Session, *statements: str) -> None:
+        while not over.is_set():
+            for statement in statements:
+                own.execute(statement)
+
+    def come_and_go(own: Session, name: int) -> dict[int, int]:
+        """Subscriptions, and the position from which on each must have all."""
+        found: dict[int, int] = {}
+        for number in range(12):
+            late = {"from_position": 1} if number % 3 == 0 and head(own) else {}
+            condition = BY_TOPIC if number % 2 else f"e.topic = 'a' and {name * 100 + number} >= 0"
+            params = {"topic": "a", "number": number}
+            one = subscribe(own, f"group {name}", condition, params, **late)
+            found[one] = 1 if late else head(own) + 1
+            if number % 4 == 3:
+                call(own, "broker_unsubscribe", subscription=one)
+                del found[one]
+        return found
+
+    with ThreadPoolExecutor(6) as threads:
+        services = [
+            threads.submit(keep, connect(), "select trunkline.broker_publish('a', '1')"),
+            threads.submit(keep, connect(), "select trunkline.broker_tick()"),
+            *[
+                threads.submit(
+                    keep,
+                    connect(),
+                    "select trunkline.broker_match(7)",
+                    "select trunkline.broker_catch_up(50)",
+                )
+                for _ in range(2)
+            ],
+        ]
+        try:
+            comers = [threads.submit(come_and_go, connect(), name) for name in range(2)]
+            wanted = comers[0].result(60) | comers[1].result(60)
+        finally:
+            over.set()
+        for service in services:
+            service.result(30)
+    match(session)
+    last = head(session)
+    assert last > 10
+    for one, first in wanted.items():
+        got = delivered(session, one)
+        assert len(got) == len(set(got))
+        assert set(range(first, last + 1)) <= set(got)
+        assert state(session, one, "state") == "live"
 
 
 @pytest.mark.parametrize(
