@@ -150,11 +150,11 @@ def test_what_cannot_be_published_is_refused_with_its_place_and_all_of_its_batch
 
 
 def test_a_payload_over_the_limit_is_refused(session: Session) -> None:
-    session.execute("select trunkline.config_set('broker.payload_bytes', '1000')")
-    publish(session, "a", "x" * 900)
+    session.execute("select trunkline.config_set('broker.payload_bytes', '70000')")
+    publish(session, "a", "x" * 69_900)
     with refused("TL413") as caught:
-        publish(session, "a", "x" * 1100)
-    assert "1000 bytes" in str(caught.value)
+        publish(session, "a", "x" * 70_100)
+    assert "70000 bytes" in str(caught.value)
 
 
 def test_the_trace_of_the_caller_goes_into_metadata(session: Session, other: Session) -> None:

@@ -106,6 +106,7 @@ def test_positions_do_not_depend_on_clocks(session: Session) -> None:
 def test_a_restore_into_a_server_with_lower_xids_skips_and_doubles_nothing(
     session: Session, connect: Callable[..., Session]
 ) -> None:
+    ask(session, "select trunkline.incarnation()")
     publish(session, "a", "numbered")
     tick(session)
     publish(session, "a", "not numbered")

@@ -9,7 +9,7 @@ insert into trunkline.config (name, value, default_value, type, minimum, descrip
   ('broker.condition_timeout', '1 second', '1 second', 'interval', '1 millisecond',
    'how long one condition may take over a hundred events before it is quarantined'),
   ('broker.condition_bytes', '10000', '10000', 'int', '1', 'how long the text of a condition may be'),
-  ('broker.payload_bytes', '16777216', '16777216', 'int', '1', 'how large a payload may be that is given to broker_publish()'),
+  ('broker.payload_bytes', '16777216', '16777216', 'int', '65536', 'how large a payload may be that is given to broker_publish()'),
   ('broker.abandoned_after', '30 days', '30 days', 'interval', '0', 'how long a group without any reader is kept');
 
 /* event is the source of the sequence of the same name.  Whoever may insert names only the columns from topic to

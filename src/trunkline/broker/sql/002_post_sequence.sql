@@ -1,12 +1,20 @@
-/* Rings of events and deliveries.  A tick's tag tells the topic.  Defaults let a plain INSERT publish. */
+/* Rings of events and deliveries.  A tick's tag tells the topic.  Defaults let a plain INSERT publish.  What it may
+   say is checked by the types of its columns, as _event_fault() has it: a session plans these checks once, those of
+   a table with every INSERT. */
+create domain trunkline.event_topic as text constraint event_topic_check
+  check (value <> '' and length(value) <= 255 and value !~ '[[:cntrl:]]' or trunkline._event_refuse(value, null, null));
+create domain trunkline.event_key as text constraint event_key_check
+  check (value is null or octet_length(value) <= 1000 or trunkline._event_refuse('-', value, null));
+create domain trunkline.event_metadata as jsonb constraint event_metadata_check
+  check (value is null or jsonb_typeof(value) = 'object' or trunkline._event_refuse('-', null, value));
 alter table trunkline.event
   alter slot set default trunkline._event_slot(),
   alter xid_space set default trunkline._event_space(),
   alter xid set default pg_current_xact_id(),
   alter seq set default nextval('trunkline.event_seq'),
-  -- what _event_fault() says, in words of the server: every INSERT plans its checks anew, and a function would be parsed each time
-  add constraint event_check check (case when topic <> '' and length(topic) <= 255 and topic !~ '[[:cntrl:]]' and coalesce(octet_length(key) <= 1000, true)
-    and coalesce(jsonb_typeof(metadata) = 'object', true) then true else trunkline._event_refuse(topic, key, metadata) end);
+  alter topic type trunkline.event_topic,
+  alter key type trunkline.event_key,
+  alter metadata type trunkline.event_metadata;
 select trunkline._sequence_create('event', '_event_keep_from', rotate_every => '20 minutes', tag => 'hashtextextended(r.topic, 0)');
 select trunkline._ring_create('delivery', '_delivery_may_leave', rotate_every => '20 minutes');
 select trunkline._cursor_write(trunkline._cursor_ensure('broker:matcher'), 0, '{"deliveries": 0}');

@@ -37,7 +37,7 @@ begin
      order by (s.until > wanted.at and s.nth = 1) desc nulls last, s.until > wanted.at, s.until desc nulls last
   loop
     return query execute format($sql$
-      select w.place, coalesce(e.event_id, e.seq), e.topic, e.key, e.payload, e.metadata, e.subscription, e.at
+      select w.place, coalesce(e.event_id, e.seq), e.topic::text, e.key::text, e.payload, e.metadata::jsonb, e.subscription, e.at
         from unnest($1, $2, $3) w (place, xid, seq)
         cross join lateral (select * from %s e where e.xid = w.xid and e.seq = w.seq offset 0) e $sql$, child)
       using wanted.places, wanted.xids, wanted.seqs;

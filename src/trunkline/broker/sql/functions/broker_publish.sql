@@ -11,17 +11,20 @@ returns bigint language plpgsql security definer set search_path = pg_catalog, p
 declare
   id bigint;
 begin
-  if payload is null or trunkline._event_fault(topic, key, metadata) is not null or deliver_at is not null or subscription is not null
-     or exists (select from trunkline.broker_topic t where t.topic = broker_publish.topic and t.key_order = 'locked')
-     or pg_column_size(payload) > (select c.value::int from trunkline.config c where c.name = 'broker.payload_bytes') then
-    return (trunkline.broker_publish_many(array[topic], array[payload], array[key], array[metadata], array[deliver_at], array[subscription]))[1];
+  -- the usual case in one statement: each more would cost as much as the INSERT itself, which checks its values
+  if payload is not null and pg_column_size(payload) <= 65536 and deliver_at is null and subscription is null then
+    insert into trunkline.event (slot, xid_space, xid, seq, topic, key, payload, metadata)
+    select r.current, trunkline._event_space(), pg_current_xact_id(), nextval('trunkline.event_seq'),
+           broker_publish.topic, broker_publish.key, broker_publish.payload, trunkline._event_traced(broker_publish.metadata)
+      from trunkline.ring r
+     where r.ring = 'event'
+       and not exists (select from trunkline.broker_topic t where t.topic = broker_publish.topic and t.key_order = 'locked')
+    returning seq into id;
+    if found then
+      return id;
+    end if;
   end if;
-  insert into trunkline.event (slot, xid_space, xid, seq, topic, key, payload, metadata)
-  select r.current, trunkline._xid_space(), pg_current_xact_id(), nextval('trunkline.event_seq'),
-         broker_publish.topic, broker_publish.key, broker_publish.payload, trunkline._event_traced(broker_publish.metadata)
-    from trunkline.ring r where r.ring = 'event'
-  returning seq into id;
-  return id;
+  return (trunkline.broker_publish_many(array[topic], array[payload], array[key], array[metadata], array[deliver_at], array[subscription]))[1];
 end $$;
 comment on function trunkline.broker_publish(text, jsonb, text, jsonb, timestamptz, bigint) is 'Publish one event in the transaction of the caller.';
 select trunkline._access('broker_publish(text, jsonb, text, jsonb, timestamptz, bigint)', 'writer');

@@ -8,7 +8,6 @@ create or replace function trunkline.broker_publish_many(
 returns bigint[] language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   n int := cardinality(topics);
-  space int := trunkline._xid_space();
   now_ timestamptz := clock_timestamp();
   waits boolean := exists (select from unnest(deliver_ats) d (at) where d.at > now_);
   ids bigint[];
@@ -17,7 +16,7 @@ begin
   perform trunkline._event_lock(topics, keys);
   ids := array(select nextval('trunkline.event_seq') from generate_series(1, n));
   insert into trunkline.event (slot, xid_space, xid, seq, topic, key, payload, metadata, subscription)
-  select r.current, space, pg_current_xact_id(), u.id, u.topic, u.key, u.payload, trunkline._event_traced(u.metadata), u.subscription
+  select r.current, trunkline._event_space(), pg_current_xact_id(), u.id, u.topic, u.key, u.payload, trunkline._event_traced(u.metadata), u.subscription
     from trunkline.ring r, unnest(ids, topics, payloads, keys, metadatas, subscriptions, deliver_ats)
            u (id, topic, payload, key, metadata, subscription, deliver_at)
    where r.ring = 'event' and (not waits or u.deliver_at is null or u.deliver_at <= now_);
