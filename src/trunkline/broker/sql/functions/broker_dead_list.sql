@@ -1,10 +1,11 @@
-/* Dead letters, the newest first: what failed for good, its last error, and how many events of its key wait behind it. */
+/* Dead letters, the newest first: what failed for good, the first line of its last error, and how many events of its key
+   wait behind it. */
 create or replace function trunkline.broker_dead_list(group_name text default null, handler text default null)
 returns table (retry bigint, group_name text, handler text, topic text, key text, event_id bigint, event_position bigint, attempts int,
                error text, failed_at timestamptz, behind bigint)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select r.retry, g.group_name, r.handler, r.topic, r.key, r.event_id, r.event_position, r.attempts,
-         r.errors -> -1 ->> 'error', (r.errors -> -1 ->> 'at')::timestamptz,
+         split_part(r.errors -> -1 ->> 'error', E'\n', 1), (r.errors -> -1 ->> 'at')::timestamptz,
          (select count(*) from trunkline.broker_retry p
            where p.group_id = r.group_id and p.handler = r.handler and p.key = r.key and p.delivery > r.delivery and p.status = 'parked')
     from trunkline.broker_retry r join trunkline.broker_group g using (group_id)
