@@ -1,7 +1,7 @@
 /* broker_fetch for a reader that need not be registered. */
 create or replace function trunkline._broker_fetch(present trunkline.broker_group, reader trunkline.broker_handler, lanes int[], after bigint[], max_events int)
 returns table (lane int, up_to bigint, event_position bigint, event_id bigint, topic text, key text, payload jsonb, metadata jsonb, at timestamptz, subscriptions bigint[], blocked boolean)
-language plpgsql stable set enable_seqscan = off set jit = off as $$
+language plpgsql stable set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 begin
   if lanes is null or after is null or cardinality(lanes) <> cardinality(after) or max_events is null or max_events < 1
      or exists (select from unnest(lanes) l where l is null or l not between 0 and present.lanes - 1) then

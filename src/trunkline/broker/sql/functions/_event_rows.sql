@@ -2,7 +2,7 @@
    events are looked up by (xid, seq), first in the slot that took rows when the first of the ticks was taken. */
 create or replace function trunkline._event_rows(positions bigint[])
 returns table (event_position bigint, event_id bigint, topic text, key text, payload jsonb, metadata jsonb, subscription bigint, at timestamptz)
-language plpgsql stable set enable_seqscan = off set enable_nestloop = off set jit = off as $$
+language plpgsql stable set enable_seqscan = off set enable_nestloop = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   wanted record;
   child text;
