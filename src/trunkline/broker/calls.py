@@ -12,6 +12,7 @@ from trunkline.broker.models import (
     Group,
     HandlerLag,
     Scanned,
+    Scheduled,
     Unmatched,
     Waiting,
 )
@@ -20,7 +21,7 @@ from trunkline.core.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from trunkline.broker.models import NewEvent
 
@@ -218,6 +219,22 @@ def scan(
         safe_to_repeat=True,
         types={"condition": "text", "params": "jsonb", "after": "bigint", "incarnation": "int"},
     )
+
+
+def schedule(by_whom: str, *, every: timedelta | None = None) -> Call[None]:
+    """Say who does the background work: services, or pg_cron."""
+    return Call(
+        "broker_schedule",
+        {"by_whom": by_whom, "every": every},
+        nothing,
+        safe_to_repeat=True,
+        types={"every": "interval"},
+    )
+
+
+def scheduled() -> Call[list[Scheduled]]:
+    """Who does the background work, and how that goes."""
+    return Call("broker_scheduled", {}, many(Scheduled), safe_to_repeat=True)
 
 
 def unmatched() -> Call[Unmatched]:

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from trunkline.broker import calls
+from trunkline.broker.schedule import Gate
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import DatabaseError, NotFound, TrunklineError, Unavailable
@@ -38,6 +39,7 @@ class BrokerForwarder(Service):
 
     def __init__(self, db: AsyncDb, listener: Listener, *, max_events: int = 10_000):
         self._db = db
+        self._gate = Gate(db)
         self._waker = Waker(listener, "broker:tick", self.wake)
         self._max_events = max_events
         self._waiting: dict[str, _Pause] = {}
@@ -46,6 +48,8 @@ class BrokerForwarder(Service):
         self._free = asyncio.Semaphore(_AT_ONCE)
 
     async def run_once(self) -> int:
+        if not await self._gate.is_open():
+            return 0
         self._waker.start()
         await self._look()
         due = [topic for topic, pause in self._waiting.items() if pause.over]

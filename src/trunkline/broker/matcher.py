@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from trunkline.broker import calls
+from trunkline.broker.schedule import Gate
 from trunkline.core import telemetry
 from trunkline.core.errors import DatabaseError
 from trunkline.core.listen import Waker
@@ -44,11 +45,14 @@ class BrokerMatcher(Service):
 
     def __init__(self, db: AsyncDb, listener: Listener):
         self._db = db
+        self._gate = Gate(db)
         self._most: int | None = None
         self._waker = Waker(listener, "broker:tick", self.wake)
         self.quarantined: Probe[int] = Probe()
 
     async def run_once(self) -> int:
+        if not await self._gate.is_open():
+            return 0
         self._waker.start()
         try:
             matched = await self._within_limit(calls.match(max_events=self._most))

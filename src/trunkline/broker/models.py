@@ -165,3 +165,16 @@ class Scanned:
     payload: Any
     metadata: dict[str, Any] | None
     at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """Who does the background work, and how the last run of a job went."""
+
+    by_whom: str
+    every: timedelta | None
+    job: str | None
+    active: bool | None
+    began_at: datetime | None
+    status: str | None
+    message: str | None

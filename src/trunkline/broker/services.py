@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trunkline.broker import calls
+from trunkline.broker.schedule import Gate
 from trunkline.core.service import Service
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ class BrokerSequencer(Service):
 
     def __init__(self, db: AsyncDb):
         self._db = db
+        self._gate = Gate(db)
 
     async def run_once(self) -> int:
+        if not await self._gate.is_open():
+            return 0
         released = await self._db.run(calls.release())
         return released + await self._db.run(calls.tick())

@@ -1,6 +1,6 @@
 """``trunkline doctor``: what is stuck, who blocks it, and what to do."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from trunkline.core.doctor import Finding
 
+_CRON_WITHIN = timedelta(minutes=3)
 _MATCHED_WITHIN = timedelta(minutes=1)
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -53,6 +54,7 @@ def doctor(
                 "dead": check_dead,
                 "archive": check_archive,
                 "broker": check_broker,
+                "schedule": check_schedule,
             },
         )
     if invocation.format is Format.TABLE:
@@ -103,8 +105,6 @@ def check_groups(connection: "psycopg.Connection[Any]", *, far_behind: int) -> "
 
 def check_archive(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
     """Does anybody archive the topics that wait for it?"""
-    from datetime import UTC, datetime
-
     from trunkline.core.db import execute
     from trunkline.core.doctor import Finding, State
     from trunkline.log import calls
@@ -179,6 +179,34 @@ def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
             )
     if not behind.events:
         yield Finding("broker", State.OK, f"{len(groups)} groups, every event is matched")
+
+
+def check_schedule(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
+    """Where pg_cron does the work of the broker: does it?"""
+    from trunkline.broker import calls
+    from trunkline.core.db import execute
+    from trunkline.core.doctor import Finding, State
+
+    for job in execute(connection, calls.scheduled()):
+        if job.by_whom == "pg_cron" and (not job.active or _age(job.began_at) > _CRON_WITHIN):
+            began = "never" if job.began_at is None else f"{job.began_at:%Y-%m-%d %H:%M}"
+            yield Finding(
+                "schedule",
+                State.FAIL,
+                f'pg_cron does not run the job "{job.job}": last begun {began}',
+                "Look at cron.job and the server's log, or: trunkline broker schedule services",
+            )
+        elif job.status == "failed":
+            yield Finding(
+                "schedule",
+                State.FAIL,
+                f'the job "{job.job}" of pg_cron failed: {job.message}',
+                "Mend the cause; it is started again within a minute.",
+            )
+
+
+def _age(moment: datetime | None) -> timedelta:
+    return timedelta.max if moment is None else datetime.now(UTC) - moment
 
 
 def _print_table(findings: "list[Finding]") -> None:

@@ -1,0 +1,137 @@
+"""``trunkline broker stream`` and ``schedule``."""
+
+import signal
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trunkline.cli.invocation import Invocation, command, run_async
+from trunkline.cli.output import Format, as_row, open_stream
+
+if TYPE_CHECKING:
+    from trunkline.broker.stream import EventStream
+    from trunkline.cli.output import Writer
+
+_FOR_PEOPLE = ("at", "topic", "key", "payload", "token")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the tree."""
+    command(
+        app,
+        example="trunkline broker stream 'orders.*' --limit 3",
+        reads=True,
+        panel="Events",
+    )(stream)
+    command(app, example="trunkline broker schedule services", reads=True, panel="Services")(
+        schedule
+    )
+
+
+def stream(
+    invocation: Invocation,
+    pattern: Annotated[
+        str | None, typer.Argument(metavar="[PATTERN]", help="Topics: orders.made, orders.*, #.")
+    ] = None,
+    condition: Annotated[
+        str | None, typer.Option(metavar="CONDITION", help="JSON, or SQL over e and s.")
+    ] = None,
+    params: Annotated[
+        str, typer.Option(metavar="JSON", help="What the condition reads as s.params.")
+    ] = "{}",
+    after: Annotated[
+        str | None, typer.Option(metavar="TOKEN", help="Go on after the event with this token.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Stop after N events.")
+    ] = None,
+) -> None:
+    """Follow events as they come, until control-C; nothing is kept for you."""
+    import json
+
+    from trunkline.core.errors import Invalid
+
+    try:
+        given = json.loads(params)
+    except ValueError as error:
+        raise Invalid(f"--params takes JSON: {error}.") from None
+    run_async(_stream(invocation, pattern, condition, given, after, limit))
+
+
+async def _stream(
+    invocation: Invocation,
+    pattern: str | None,
+    condition: str | None,
+    params: dict[str, Any],
+    after: str | None,
+    limit: int | None,
+) -> None:
+    import asyncio
+
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    form = invocation.format
+    if invocation.form is None and form is Format.JSON:
+        form = Format.NL  # an array without end is no JSON
+    async with invocation.platform() as platform:
+        from trunkline.broker.services import BrokerSequencer
+        from trunkline.core.service import Loop
+
+        events = platform.broker.stream(pattern, condition=condition, params=params, after=after)
+        await events.open()
+        # where nobody numbers events, we do
+        numbering = asyncio.create_task(Loop(BrokerSequencer(platform.db)).run(stop))
+        printing = asyncio.create_task(_print(events, open_stream(form, _columns(form)), limit))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({printing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stop.set()
+        printing.cancel()
+        await asyncio.wait({printing, numbering})
+        if not printing.cancelled():
+            printing.result()
+
+
+async def _print(events: "EventStream", writer: "Writer", limit: int | None) -> None:
+    count = 0
+    try:
+        async for event in events:
+            writer.write([as_row(event)])
+            sys.stdout.flush()
+            count += 1
+            if count == limit:
+                return
+    finally:
+        writer.close()
+
+
+def _columns(form: Format) -> tuple[str, ...]:
+    from dataclasses import fields
+
+    from trunkline.broker.stream import StreamEvent
+
+    return (
+        _FOR_PEOPLE if form is Format.TABLE else tuple(field.name for field in fields(StreamEvent))
+    )
+
+
+def schedule(
+    invocation: Invocation,
+    by_whom: Annotated[
+        str | None, typer.Argument(metavar="[services|pg_cron]", help="Who does the work.")
+    ] = None,
+    every: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="How often pg_cron looks for events.")
+    ] = None,
+) -> None:
+    """Show, or say, who does the background work of the broker."""
+    from trunkline.broker import calls
+    from trunkline.cli import inputs
+
+    pause = None if every is None else inputs.duration(every, option="--every")
+    with invocation.session() as session:
+        if by_whom is not None:
+            session.run(calls.schedule(by_whom, every=pause))
+        found = session.run(calls.scheduled())
+    invocation.print(found)

@@ -1,0 +1,122 @@
+"""Who does the background work: the services, or pg_cron."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from tests.broker.groups import read, subscribe
+from tests.broker.steps import call, publish
+from tests.fixtures.asking import ask, column, refused
+from tests.fixtures.postgres import temporary_home
+
+from trunkline import connect
+from trunkline.broker.schedule import Gate
+from trunkline.broker.services import BrokerSequencer
+from trunkline.cli.doctor import check_schedule
+from trunkline.core import migrate
+from trunkline.core.embedded import Server
+from trunkline.testing import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.broker.steps import Session
+
+CRON = sorted(Path("/usr/lib/postgresql").glob("*/lib/pg_cron.so"))
+
+
+def test_everything_that_waits_is_done_by_one_call(session: Session) -> None:
+    call(session, "log_create", topic="order", partitions=1)
+    subscribe(session)
+    publish(session, "order", 1)
+    publish(session, "order", 2, deliver_at=ask(session, "select now() + interval '1 ms'"))
+
+    session.execute("call trunkline.broker_work()")
+
+    assert [one.payload for one in read(session)] == [1, 2]
+    assert ask(session, "select count(*) from trunkline.log_read('order', 0, 1, 10)") == 2
+
+
+def test_it_goes_on_only_while_pg_cron_is_chosen(session: Session) -> None:
+    subscribe(session)
+    session.execute("set statement_timeout = '5s'")
+
+    session.execute("call trunkline.broker_work('1 hour')")
+
+
+def test_pg_cron_is_refused_where_there_is_none(session: Session) -> None:
+    with refused("TL422") as caught:
+        call(session, "broker_schedule", by_whom="pg_cron")
+    assert "create extension" in (caught.value.diag.message_hint or "")
+    with refused("TL422"):
+        call(session, "broker_schedule", by_whom="somebody")
+    with refused("TL422"):
+        call(session, "broker_schedule", by_whom="services", every=timedelta(0))
+    call(session, "broker_schedule", by_whom="services")
+    assert [row[0] for row in call(session, "broker_scheduled")] == ["services"]
+
+
+async def test_services_stand_aside_while_pg_cron_does_the_work(
+    session: Session, clean_dsn: str
+) -> None:
+    publish(session, "order")
+    session.execute("update trunkline.config set value = 'pg_cron' where name = 'broker.schedule'")
+    async with connect(clean_dsn) as platform:
+        assert not await Gate(platform.db).is_open()
+        assert await BrokerSequencer(platform.db).run_once() == 0
+
+        call(session, "broker_schedule", by_whom="services")
+
+        assert await BrokerSequencer(platform.db).run_once() == 1
+
+
+@pytest.fixture
+def crony() -> Iterator[str]:
+    """The DSN of a server of Debian's with pg_cron."""
+    if not CRON:
+        pytest.skip("there is no pg_cron on this machine: apt install postgresql-15-cron")
+    settings = {
+        "shared_preload_libraries": "pg_cron",
+        "cron.database_name": "postgres",
+        "cron.use_background_workers": "on",
+    }
+    with temporary_home() as home:
+        server = Server(home, "cron", bin_dir=CRON[0].parents[1] / "bin", settings=settings)
+        server.start()
+        migrate.install(server.dsn("postgres"))
+        yield server.dsn("postgres")
+
+
+@pytest.mark.soak  # pg_cron begins with the next minute
+@pytest.mark.timeout(240)
+def test_pg_cron_does_the_work_and_its_removal_is_clean(crony: str) -> None:
+    with psycopg.connect(crony, autocommit=True) as session:
+        session.execute("create extension pg_cron")
+        subscribe(session)
+
+        call(session, "broker_schedule", by_whom="pg_cron", every=timedelta(milliseconds=50))
+        call(session, "broker_schedule", by_whom="pg_cron", every=timedelta(milliseconds=20))
+
+        jobs = "select jobname from cron.job order by 1"
+        assert column(session, jobs) == ["trunkline: broker", "trunkline: upkeep"]
+        publish(session, "order", "by cron")
+        wait_until(lambda: [one.payload for one in read(session)] == ["by cron"], 90)
+        publish(session, "order", "again")
+        wait_until(lambda: len(read(session)) == 2, 5)
+        assert list(found(session)) == []
+        session.execute("update cron.job set active = false")
+        assert ["does not run" in one for one in found(session)] == [True, True]
+
+        call(session, "broker_schedule", by_whom="services")
+        call(session, "broker_schedule", by_whom="services")
+
+        assert column(session, jobs) == []
+
+
+def found(session: psycopg.Connection[Any]) -> list[str]:
+    """What the doctor says of the schedule."""
+    return [finding.found for finding in check_schedule(session)]
