@@ -269,7 +269,7 @@ class Attempts:
                 raise
             if connection is not None and connection.closed:
                 raise Unavailable("the server left while the handler was at work.") from failure
-            return self._attempt(events, str(failure))
+            return self._attempt(events, str(failure), last=failure.last, wait=failure.wait)
         return self._attempt(events, None)
 
     def _hold_back(self, lane: Lane, events: Sequence[Delivered]) -> None:
@@ -329,11 +329,18 @@ class Attempts:
         return self._handler.group, self._handler.name, lane.number, lane.epoch
 
     def _attempt(
-        self, events: Sequence[Delivered], error: str | None, *, last: bool = False
+        self,
+        events: Sequence[Delivered],
+        error: str | None,
+        *,
+        last: bool = False,
+        wait: float | None = None,
     ) -> Attempt:
         tried = max(event.attempt for event in events)
-        wait = None if error is None or last else self._handler.delay_after(tried)
-        return Attempt(self._handler.group, self._handler.name, events, error, wait)
+        delay = None if error is None or last else self._handler.delay_after(tried)
+        if delay is not None and wait is not None:
+            delay = max(delay, wait)
+        return Attempt(self._handler.group, self._handler.name, events, error, delay)
 
     def _told(self, lane: Lane, attempt: Attempt) -> None:
         self._tell(attempt)

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from trunkline.broker import calls, handler_calls, subscription_calls
+from trunkline.broker import calls, handler_calls, subscription_calls, webhook_calls
 from trunkline.broker.enqueue import Enqueuer
 from trunkline.broker.forwarder import BrokerForwarder
 from trunkline.broker.handlers import condition_text
@@ -14,6 +14,7 @@ from trunkline.broker.matcher import BrokerMatcher
 from trunkline.broker.models import NewEvent
 from trunkline.broker.services import BrokerSequencer
 from trunkline.broker.stream import EventStream
+from trunkline.broker.webhooks import BrokerWebhooks
 from trunkline.broker.worker import HandlerWorker
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
 
@@ -202,12 +203,20 @@ class Broker(AsyncFace):
             BrokerSequencer(self._db),
             BrokerMatcher(self._db, self._listener),
             BrokerForwarder(self._db, self._listener),
+            BrokerWebhooks(self._db, self._lease, self._listener),
         ]
 
     dead_list = awaited(handler_calls.dead_list)
     dead_show = awaited(handler_calls.dead_show)
     dead_retry = awaited(handler_calls.dead_retry)
     dead_discard = awaited(handler_calls.dead_discard)
+    webhook_add = awaited(webhook_calls.add)
+    webhook_list = awaited(webhook_calls.webhooks)
+    webhook_rotate = awaited(webhook_calls.rotate)
+    webhook_pause = awaited(webhook_calls.pause)
+    webhook_resume = awaited(webhook_calls.resume)
+    webhook_remove = awaited(webhook_calls.remove)
+    webhook_log = awaited(webhook_calls.log)
 
     def worker(
         self,
@@ -378,6 +387,13 @@ class SyncBroker(SyncFace):
     dead_show = blocking(handler_calls.dead_show)
     dead_retry = blocking(handler_calls.dead_retry)
     dead_discard = blocking(handler_calls.dead_discard)
+    webhook_add = blocking(webhook_calls.add)
+    webhook_list = blocking(webhook_calls.webhooks)
+    webhook_rotate = blocking(webhook_calls.rotate)
+    webhook_pause = blocking(webhook_calls.pause)
+    webhook_resume = blocking(webhook_calls.resume)
+    webhook_remove = blocking(webhook_calls.remove)
+    webhook_log = blocking(webhook_calls.log)
     unsubscribe = blocking(subscription_calls.unsubscribe)
     subscriptions = blocking(subscription_calls.subscriptions)
     explain = blocking(subscription_calls.explain)

@@ -19,15 +19,28 @@ _FRAMES = 8  # of a traceback, the innermost
 
 
 class Failed(Exception):
-    """A handler failed; the text says how. It is ``stuck`` when it does not even end."""
+    """A handler failed; the text says how. It is ``stuck`` when it does not even end.
 
-    def __init__(self, text: str, *, stuck: bool = False):
+    ``last``: another try would not help. ``wait``: the next one comes not before so many seconds.
+    """
+
+    def __init__(
+        self, text: str, *, stuck: bool = False, last: bool = False, wait: float | None = None
+    ):
         super().__init__(text)
         self.stuck = stuck
+        self.last = last
+        self.wait = wait
+
+
+class Withdrawn(Exception):
+    """A handler gives its events back, as if it had never been called with them."""
 
 
 async def invoke(call: Callable[[], Any], *, is_async: bool, timeout: float) -> None:
     """Make a call, in this loop or in a thread; `Failed` when it raises or takes too long.
+
+    A handler of ours may raise `Failed` or `Withdrawn` itself, to say more.
 
     A thread cannot be stopped: when its time is over it counts as failed and goes on by itself.
     """
@@ -43,6 +56,8 @@ async def invoke(call: Callable[[], Any], *, is_async: bool, timeout: float) -> 
     if work.cancelled():
         raise Failed("CancelledError: the handler was cancelled")
     if error := work.exception():
+        if isinstance(error, Failed | Withdrawn):
+            raise error
         raise Failed(told(error)) from error
 
 

@@ -60,6 +60,11 @@ class Lane:
         return self.resting and not (self.more or self.queue or self.retries or self.is_due())
 
     @property
+    def has_work(self) -> bool:
+        """Whether there is something to handle, or to look for."""
+        return bool(self.queue or self.retries or self.is_due())
+
+    @property
     def is_suspect(self) -> bool:
         """Whether events are tried alone."""
         return self.suspect_left > 0

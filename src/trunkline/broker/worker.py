@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker import handler_calls as calls
 from trunkline.broker.attempts import Attempts, Shared
 from trunkline.broker.calls import group
+from trunkline.broker.invocation import Withdrawn
 from trunkline.broker.lane import UNCOMMITTED, Lane
 from trunkline.broker.subscription_calls import subscribe
 from trunkline.core import telemetry
@@ -34,7 +35,7 @@ from trunkline.core.errors import (
 from trunkline.core.service import Probe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from uuid import UUID
 
     from trunkline.broker.attempts import Attempt
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
 logger = telemetry.get_logger(__name__)
 
-_REJOIN_EVERY = 3.0
-_LOOK_EVERY = 0.5
 _FAR_BEHIND = 1_000  # deliveries: what an idle lane may lag before it commits its position
 _RETRIES_AT_ONCE = 10
 _SLOW = 0.5  # seconds
@@ -56,6 +55,9 @@ _STOP_PATIENCE = 10.0  # seconds beyond the time that a handler may take
 
 class HandlerWorker:
     """Works for one handler. Any number may run; each lane has one of them."""
+
+    rejoin_every = 3.0
+    look_every = 0.5
 
     def __init__(
         self,
@@ -214,7 +216,7 @@ class HandlerWorker:
         except NotFound:  # the group was deleted: it begins anew
             await self.register()
             return
-        self._rejoin_at = time.monotonic() + _REJOIN_EVERY
+        self._rejoin_at = time.monotonic() + self.rejoin_every
         ours = {share.lane: share for share in shares}
         for number, lane in list(self._lanes.items()):
             if number not in ours or ours[number].epoch != lane.epoch:
@@ -257,7 +259,7 @@ class HandlerWorker:
 
     async def _look(self) -> None:
         """See what is ahead without anybody's having said so."""
-        self._look_at = time.monotonic() + _LOOK_EVERY
+        self._look_at = time.monotonic() + self.look_every
         if not self._lanes:
             return
         handler = self.handler
@@ -323,6 +325,8 @@ class HandlerWorker:
             raise
         except LeaseLost:
             logger.info("lane lost", **self._about(lane))
+        except Withdrawn as reason:
+            logger.info("events given back", reason=str(reason), **self._about(lane))
         except Exception as error:  # noqa: BLE001 - the lane is taken up again
             self._hold(error)
         finally:
@@ -331,6 +335,17 @@ class HandlerWorker:
 
     async def _turn(self, lane: Lane) -> bool:
         """One batch that failed before, one that is new; whether there was any."""
+        if not lane.has_work:
+            return False
+        async with self.admission(lane) as admitted:
+            return admitted and await self._handle_next(lane)
+
+    @asynccontextmanager
+    async def admission(self, _lane: Lane) -> AsyncIterator[bool]:
+        """Whether a lane may handle something now; for those who know when it had better not."""
+        yield True
+
+    async def _handle_next(self, lane: Lane) -> bool:
         if not lane.retries and lane.is_due():
             lane.due = None
             lane.retries.extend(await self._due(lane))

@@ -1,5 +1,5 @@
 /* Groups that are at their end, locked: those that go with their last subscription and have none, and those that nobody
-   has read for broker.abandoned_after.  Whoever reads is a member by broker_join().  Notes since when nobody is. */
+   has read for broker.abandoned_after.  Whoever reads is a member by broker_join(); webhooks stay until they are removed.  Notes since when nobody is. */
 create or replace function trunkline._groups_over()
 returns table (group_id int) language plpgsql as $$
 declare
@@ -9,7 +9,8 @@ begin
   for present in
     select g.group_id, g.group_name, g.lasting, g.idle_since, u.used, s.wanted from trunkline.broker_group g
      cross join lateral (select exists (select from trunkline.party p join trunkline.lease l using (process)
-                           where starts_with(p.party, format('broker:%s:', g.group_id)) and l.expires > clock_timestamp()) as used) u
+                           where starts_with(p.party, format('broker:%s:', g.group_id)) and l.expires > clock_timestamp())
+                             or exists (select from trunkline.broker_webhook w where w.group_id = g.group_id) as used) u
      cross join lateral (select exists (select from trunkline.broker_subscription s where s.group_id = g.group_id) as wanted) s
      where case when u.used then g.idle_since is not null
                 else g.idle_since is null or g.idle_since < clock_timestamp() - patience or not (g.lasting or s.wanted) end

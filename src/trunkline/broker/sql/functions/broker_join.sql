@@ -15,6 +15,9 @@ begin
     perform trunkline._raise('TL422', 'handler and member are names, which may be empty; got NULL.');
   end if;
   if not exists (select from trunkline.broker_handler h where h.group_id = present.group_id and h.handler = broker_join.handler) then
+    if handler ~ '^webhook:[0-9]+$' then  -- it was removed: a sender that has not heard of it must not bring it back
+      perform trunkline._broker_handler_row(present, handler);
+    end if;
     perform trunkline._broker_handler_ensure(present.group_id, handler, null, null);
   end if;
   resources := array(select trunkline._broker_resource(present.group_id, handler, g) from generate_series(0, present.lanes - 1) g);

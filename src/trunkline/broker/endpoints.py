@@ -1,0 +1,165 @@
+"""Webhooks as values: as they are listed, as the sender needs them, and what was sent. No I/O."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from trunkline.broker.handlers import Arguments, Handler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from trunkline.broker.delivered import Delivered
+    from trunkline.broker.models import Event
+
+_JITTER = 0.2  # of a wait, up or down
+_PATIENCE = 5.0  # seconds beyond the endpoint's timeout until a request counts as stuck
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A webhook in a listing; of secrets and headers only how many, and what they are called."""
+
+    webhook: int
+    group_name: str
+    url: str
+    condition: str | None
+    params: dict[str, Any]
+    format: str
+    signatures: int
+    header_names: list[str]
+    retry: list[timedelta]
+    timeout: timedelta
+    batch: int
+    concurrency: int
+    ordering: str
+    waiting: int
+    dead: int
+    paused_at: datetime | None
+    paused_because: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookEntry:
+    """One attempt in the log of webhooks."""
+
+    entry: int
+    webhook: int
+    at: datetime
+    message: str
+    event_ids: list[int]
+    attempt: int
+    status: int | None
+    milliseconds: int
+    error: str | None
+    answer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The settings that the sender obeys."""
+
+    private: bool
+    gzip_bytes: int
+    body_bytes: int
+    failures: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a webhook goes and how; what is secret does not show when it is printed."""
+
+    webhook: int
+    group_id: int
+    group_name: str
+    url: str
+    format: str
+    headers: dict[str, str] = field(repr=False)
+    retry: tuple[float, ...]
+    timeout: float
+    batch: int
+    concurrency: int
+    ordering: str
+    identity: UUID
+    secrets: tuple[tuple[str, float | None], ...] = field(repr=False)
+    """Each with the time until which it signs; None: for good."""
+
+    @property
+    def handler(self) -> str:
+        """The handler that it is in its group."""
+        return f"webhook:{self.webhook}"
+
+    def signing(self, now: float) -> list[str]:
+        """The secrets to sign with, the present one first."""
+        return [secret for secret, until in self.secrets if until is None or until > now]
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookHandler(Handler):
+    """A handler that is no function of the user's, but posts events."""
+
+    size: Callable[[Event], int]
+    """Bytes that an event takes in a body."""
+    most_bytes: Callable[[], int]
+    """Bytes that a body may have."""
+
+    def delay_after(self, attempts: int) -> float | None:
+        """Around what was asked for, so that what failed together does not return together."""
+        delay = Handler.delay_after(self, attempts)
+        spread = 1 + _JITTER * (2 * random.random() - 1)  # noqa: S311 - no secret
+        return None if delay is None else delay * spread
+
+    def split(self, events: Sequence[Delivered]) -> list[list[Delivered]]:
+        """Requests whose bodies are not too large; one event that is, goes alone."""
+        most = self.most_bytes()
+        parts: list[list[Delivered]] = []
+        room = 0
+        for event in events:
+            size = self.size(event) if len(events) > 1 else 0
+            if not parts or size > room:
+                parts.append([])
+                room = most
+            parts[-1].append(event)
+            room -= size
+        return parts
+
+    def call(
+        self, events: Sequence[Event], _fitted: Sequence[Any], _transaction: Any
+    ) -> Callable[[], Any]:
+        """The post of these events, ready to be made."""
+        return partial(self.function, list(events))
+
+
+def handler_of(
+    endpoint: Endpoint,
+    post: Callable[..., Any],
+    *,
+    size: Callable[[Event], int],
+    most_bytes: Callable[[], int],
+) -> WebhookHandler:
+    """The handler that a webhook is."""
+    return WebhookHandler(
+        function=post,
+        name=endpoint.handler,
+        group=endpoint.group_name,
+        condition=None,
+        params={},
+        retry=endpoint.retry,
+        timeout=endpoint.timeout + _PATIENCE,
+        batch=endpoint.batch,
+        split_by=None,
+        ordering=endpoint.ordering,
+        from_time=None,
+        from_position=None,
+        arguments=Arguments(None, None, None),
+        is_async=True,
+        size=size,
+        most_bytes=most_bytes,
+    )

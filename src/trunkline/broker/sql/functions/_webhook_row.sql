@@ -1,0 +1,13 @@
+/* The row of a webhook, locked; TL404. */
+create or replace function trunkline._webhook_row(webhook bigint)
+returns trunkline.broker_webhook language plpgsql as $$
+declare
+  present trunkline.broker_webhook;
+begin
+  select w.* into present from trunkline.broker_webhook w where w.webhook = _webhook_row.webhook for no key update;
+  if not found then
+    perform trunkline._raise('TL404', format('there is no webhook %s.', coalesce(webhook::text, 'NULL')),
+      'List them with broker_webhook_list().', jsonb_build_object('webhook', webhook));
+  end if;
+  return present;
+end $$;

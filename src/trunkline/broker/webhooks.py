@@ -1,0 +1,251 @@
+"""`BrokerWebhooks`: the service that sends webhooks.
+
+Each webhook is a handler of its group, and a `HandlerWorker` brings it its events: with lanes,
+retries and dead letters like those of any other handler. So any number of processes may send, each
+lane belongs to one of them, and an endpoint that fails or hangs holds back nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from trunkline.broker import webhook_calls as calls
+from trunkline.broker.circuit import Circuit
+from trunkline.broker.endpoints import handler_of
+from trunkline.broker.worker import HandlerWorker
+from trunkline.core import telemetry
+from trunkline.core.errors import Invalid, NotFound, TrunklineError
+from trunkline.core.service import Probe, Service
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import httpcore
+
+    from trunkline.broker.addresses import Resolve
+    from trunkline.broker.endpoints import Endpoint, Rules
+    from trunkline.broker.lane import Lane
+    from trunkline.broker.webhook_sender import Sent, WebhookSender
+    from trunkline.core.db import AsyncDb
+    from trunkline.core.lease import ProcessLease
+    from trunkline.core.listen import Listener
+
+logger = telemetry.get_logger(__name__)
+
+_READ_AHEAD = 4  # batches
+_STOP_WITHIN = 5.0  # seconds for requests under way when the service ends
+_LOG_EVERY = 0.1  # seconds
+_MOST_ENTRIES = 10_000  # that wait for the log; more are not noted
+
+
+class WebhookWorker(HandlerWorker):
+    """Works for one webhook, as fast as its circuit lets it."""
+
+    def __init__(
+        self,
+        db: AsyncDb,
+        lease: ProcessLease,
+        listener: Listener,
+        sender: WebhookSender,
+        circuit: Circuit,
+    ):
+        from trunkline.broker import webhook_messages
+
+        handler = handler_of(
+            sender.endpoint,
+            sender.post,
+            size=webhook_messages.size,
+            most_bytes=lambda: sender.rules.body_bytes,
+        )
+        super().__init__(db, lease, listener, handler, member="webhooks", read_ahead=_READ_AHEAD)
+        self.circuit = circuit
+        self._sender = sender
+
+    async def register(self) -> int:
+        """It was made when the webhook was added."""
+        return self._sender.endpoint.group_id
+
+    @asynccontextmanager
+    async def admission(self, lane: Lane) -> AsyncIterator[bool]:
+        """Not while the endpoint is to be left alone."""
+        async with self.circuit.admitted(lambda: self.is_stopping or lane.ends) as admitted:
+            yield admitted
+
+
+class _Running:
+    """A webhook at work."""
+
+    def __init__(self, worker: WebhookWorker, sender: WebhookSender):
+        self.worker = worker
+        self.sender = sender
+        self._stop = asyncio.Event()
+        self.task = asyncio.create_task(worker.run(self._stop), name=worker.handler.name)
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._stop.set()
+        asyncio.get_running_loop().call_soon(self.worker.circuit.look_again)
+
+    async def ended(self) -> None:
+        """Wait until it has stopped, and let go of its connections."""
+        try:
+            await asyncio.wait({self.task})
+            if not self.task.cancelled() and (error := self.task.exception()):
+                logger.warning(
+                    "webhook stopped",
+                    webhook=self.sender.endpoint.webhook,
+                    error=telemetry.redact(f"{type(error).__name__}: {error}"),
+                )
+        finally:
+            await self.sender.close()
+
+
+class BrokerWebhooks(Service):
+    """Sends webhooks. Any number may run; each lane of a webhook has one of them."""
+
+    name = "broker-webhooks"
+    interval = 5.0
+
+    def __init__(
+        self,
+        db: AsyncDb,
+        lease: ProcessLease,
+        listener: Listener,
+        *,
+        resolve: Resolve | None = None,
+        backend: httpcore.AsyncNetworkBackend | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+    ):
+        self._db = db
+        self._lease = lease
+        self._listener = listener
+        self._resolve = resolve
+        self._inner = backend
+        self._ssl = ssl_context
+        self._guard: httpcore.AsyncNetworkBackend | None = None
+        self._rules: Rules | None = None
+        self._running: dict[int, _Running] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._entries: list[Sent] = []
+        self._helpers: list[asyncio.Task[None]] = []
+        self.sent: Probe[Sent] = Probe()
+
+    async def run_once(self) -> int:
+        """Start and stop what was added, paused and removed since."""
+        if not self._helpers:
+            self._helpers = [
+                asyncio.create_task(self._listen(), name="webhooks listen"),
+                asyncio.create_task(self._write_log(), name="webhooks log"),
+            ]
+        rules = await self._db.run(calls.rules())
+        found = {endpoint.webhook: endpoint for endpoint in await self._db.run(calls.endpoints())}
+        if self._rules is not None and self._rules.private != rules.private:
+            self._guard = None
+            self._end(list(self._running))  # connections that are open were checked by other rules
+        self._rules = rules
+        self._end(
+            [
+                webhook
+                for webhook, running in self._running.items()
+                if webhook not in found or running.task.done()
+            ]
+        )
+        for webhook, endpoint in found.items():
+            if running := self._running.get(webhook):
+                running.sender.endpoint = endpoint
+                running.sender.rules = rules
+                running.worker.circuit.most_failures = rules.failures
+            else:
+                self._running[webhook] = self._start(endpoint, rules)
+        return 0
+
+    async def close(self) -> None:
+        """Let requests under way end, for a while; what is cut short is sent again by others."""
+        for helper in self._helpers:
+            helper.cancel()
+        senders = [running.sender for running in self._running.values()]
+        self._end(list(self._running))
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=_STOP_WITHIN)
+        for sender in senders:
+            sender.cut_short()
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=_STOP_WITHIN)
+        with suppress(TrunklineError, OSError):
+            await self._flush()
+
+    def _start(self, endpoint: Endpoint, rules: Rules) -> _Running:
+        circuit = Circuit(failures=rules.failures, concurrency=endpoint.concurrency)
+        sender = self._sender(endpoint, rules, circuit)
+        return _Running(
+            WebhookWorker(self._db, self._lease, self._listener, sender, circuit), sender
+        )
+
+    def _sender(self, endpoint: Endpoint, rules: Rules, circuit: Circuit) -> WebhookSender:
+        try:
+            from trunkline.broker.addresses import GuardedBackend, Resolver
+            from trunkline.broker.webhook_sender import WebhookSender
+        except ModuleNotFoundError as error:
+            raise Invalid(
+                f"there are webhooks to send, but the package {error.name} is missing.",
+                hint="Install it: pip install 'trunkline[webhooks]'",
+            ) from error
+        if self._resolve is None:
+            self._resolve = Resolver()
+        if self._ssl is None:
+            self._ssl = ssl.create_default_context()
+        if self._guard is None:
+            self._guard = GuardedBackend(self._resolve, private=rules.private, inner=self._inner)
+        return WebhookSender(
+            endpoint,
+            rules,
+            circuit,
+            backend=self._guard,
+            ssl_context=self._ssl,
+            tell=self._note,
+            gone=self._gone,
+        )
+
+    def _end(self, webhooks: list[int]) -> None:
+        """Stop working for webhooks; nobody waits for it."""
+        for webhook in webhooks:
+            running = self._running.pop(webhook)
+            running.stop()
+            task = asyncio.create_task(running.ended(), name=f"end webhook {webhook}")
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    async def _gone(self, endpoint: Endpoint, error: str) -> None:
+        """The endpoint does not want any more: it is paused until somebody resumes it."""
+        logger.warning("webhook paused", webhook=endpoint.webhook, error=error)
+        with suppress(NotFound):
+            await self._db.run(calls.pause(endpoint.webhook, error))
+
+    async def _listen(self) -> None:
+        async with self._listener.subscribe("broker:webhooks") as heard:
+            while True:
+                if await heard.wait(60):
+                    self.wake.set()
+
+    def _note(self, sent: Sent) -> None:
+        if len(self._entries) < _MOST_ENTRIES:
+            self._entries.append(sent)
+        self.sent.send(sent)
+
+    async def _write_log(self) -> None:
+        while True:
+            await asyncio.sleep(_LOG_EVERY)
+            try:
+                await self._flush()
+            except (TrunklineError, OSError) as error:
+                logger.warning("webhook log not written", error=telemetry.redact(str(error)))
+
+    async def _flush(self) -> None:
+        """Write what is to be noted; what cannot be written now is kept."""
+        entries: list[dict[str, Any]] = [sent.entry() for sent in self._entries]
+        if entries:
+            await self._db.run(calls.log_add(entries))
+            del self._entries[: len(entries)]

@@ -1,0 +1,208 @@
+"""Webhooks: events are posted, signed, tried again, and nothing else comes with them."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from standardwebhooks import Webhook as Verifier
+from standardwebhooks import WebhookVerificationError
+from tests.broker.receiving import (
+    SECRET,
+    Receiver,
+    allow_private,
+    answer,
+    receiving,
+    sending,
+    waits_for,
+)
+from tests.broker.steps import publish
+
+from trunkline.testing import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.broker.steps import Session
+
+SOON = [timedelta(milliseconds=10)] * 3
+
+
+@pytest.fixture
+def open_receiver() -> Iterator[Callable[..., Receiver]]:
+    with ExitStack() as opened:
+        yield lambda **given: opened.enter_context(receiving(**given))
+
+
+@pytest.fixture
+def receiver(open_receiver: Callable[..., Receiver]) -> Receiver:
+    return open_receiver()
+
+
+@pytest.fixture(autouse=True)
+def _allowed(session: Session) -> None:
+    allow_private(session)
+
+
+def dead(session: Session) -> list[tuple[Any, ...]]:
+    query = "select l.handler, l.error, l.attempts from trunkline.broker_dead_list() l"
+    return session.execute(query).fetchall()
+
+
+async def test_an_event_is_posted_as_json_with_everything_that_belongs_to_it(
+    clean_dsn: str, session: Session, receiver: Receiver
+) -> None:
+    async with sending(clean_dsn) as (tl, _):
+        await tl.broker.webhook_add("g", receiver.url, {"topic": "orders.*"})
+        await tl.broker.publish("other", 1)
+        event_id = publish(session, "orders.made", {"n": 1}, key="k", metadata={"by": "me"})
+        await eventually(lambda: len(receiver.requests) == 1)
+    request = receiver.requests[0]
+    assert request.headers["content-type"] == "application/json"
+    assert request.headers["idempotency-key"].startswith("msg_")
+    (item,) = request.items
+    assert item.pop("at").endswith("+00:00")
+    assert item == {
+        "id": event_id,
+        "topic": "orders.made",
+        "key": "k",
+        "payload": {"n": 1},
+        "metadata": {"by": "me"},
+    }
+
+
+async def test_payloads_that_are_no_objects_arrive_as_they_are(
+    clean_dsn: str, receiver: Receiver
+) -> None:
+    payloads = ["text", ["a", ["b"]], [], 7, True, None, {"ü": "☃"}]
+    async with sending(clean_dsn) as (tl, _):
+        await tl.broker.webhook_add("g", receiver.url)
+        for payload in payloads:
+            await tl.broker.publish("t", payload, key="same")
+        await eventually(lambda: len(receiver.requests) == len(payloads))
+    assert receiver.payloads == payloads
+
+
+async def test_a_body_is_compressed_from_the_threshold_on_and_signed_as_it_was_before(
+    clean_dsn: str, receiver: Receiver
+) -> None:
+    async with sending(clean_dsn) as (tl, _):
+        await tl.broker.webhook_add("g", receiver.url, secret=SECRET)
+        await tl.broker.publish("t", "small", key="k")
+        await tl.broker.publish("t", "large" * 1000, key="k")
+        await eventually(lambda: len(receiver.requests) == 2)
+    small, large = receiver.requests
+    assert "content-encoding" not in small.headers
+    assert large.headers["content-encoding"] == "gzip"
+    assert len(large.raw) < 500
+    for request in (small, large):
+        assert request.headers["webhook-id"] == request.headers["idempotency-key"]
+        assert Verifier(SECRET).verify(request.body, request.headers) == request.json
+        with pytest.raises(WebhookVerificationError):
+            Verifier(SECRET).verify(request.body + b" ", request.headers)
+
+
+async def test_without_a_secret_nothing_claims_to_be_signed(
+    clean_dsn: str, receiver: Receiver
+) -> None:
+    async with sending(clean_dsn) as (tl, _):
+        await tl.broker.webhook_add("g", receiver.url)
+        await tl.broker.publish("t", 1)
+        await eventually(lambda: len(receiver.requests) == 1)
+    assert not [name for name in receiver.requests[0].headers if name.startswith("webhook-")]
+
+
+async def test_headers_of_the_user_win_over_ours(clean_dsn: str, receiver: Receiver) -> None:
+    given = {"Authorization": "Bearer abc", "Content-Type": "application/x", "user-agent": "me"}
+    async with sending(clean_dsn) as (tl, _):
+        await tl.broker.webhook_add("g", receiver.url, headers=given)
+        await tl.broker.publish("t", 1)
+        await eventually(lambda: len(receiver.requests) == 1)
+    headers = receiver.requests[0].headers
+    assert headers["authorization"] == "Bearer abc"
+    assert (headers["content-type"], headers["user-agent"]) == ("application/x", "me")
+
+
+async def test_what_was_answered_with_500_comes_again_with_the_same_body_and_key(
+    clean_dsn: str, session: Session, receiver: Receiver
+) -> None:
+    receiver.answers.append(answer(500, b"sorry"))
+    async with sending(clean_dsn) as (tl, _):
+        await tl.broker.webhook_add("g", receiver.url, secret=SECRET, retry=SOON)
+        await tl.broker.publish("t", {"b": 1, "a": [1.5, None]}, key="k", metadata={"x": 1})
+        await eventually(lambda: len(receiver.requests) == 2)
+    first, second = receiver.requests
+    assert first.body == second.body
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+    assert Verifier(SECRET).verify(second.body, second.headers)
+    assert dead(session) == []
+
+
+async def test_422_is_a_dead_letter_at_once(
+    clean_dsn: str, session: Session, receiver: Receiver
+) -> None:
+    receiver.answers.append(answer(422, b"no such order"))
+    async with sending(clean_dsn) as (tl, _):
+        webhook = await tl.broker.webhook_add("g", receiver.url, retry=SOON)
+        await tl.broker.publish("t", 1)
+        await eventually(lambda: dead(session) != [])
+        await tl.broker.publish("t", 2)
+        await eventually(lambda: len(receiver.requests) == 2)
+    assert dead(session) == [(f"webhook:{webhook}", "HTTP 422: no such order", 1)]
+    assert receiver.payloads == [1, 2]
+
+
+async def test_a_redirect_is_a_failure_and_not_followed(
+    clean_dsn: str, session: Session, open_receiver: Callable[..., Receiver]
+) -> None:
+    first, elsewhere = open_receiver(), open_receiver()
+    first.always = answer(301, location=elsewhere.url)
+    async with sending(clean_dsn) as (tl, _):
+        await tl.broker.webhook_add("g", first.url, retry=SOON[:1])
+        await tl.broker.publish("t", 1)
+        await eventually(lambda: dead(session) != [])
+    assert len(first.requests) == 2
+    assert elsewhere.requests == []
+    assert "redirects are not followed" in dead(session)[0][1]
+
+
+async def test_a_slow_endpoint_is_cut_at_its_timeout_and_tried_again(
+    clean_dsn: str, receiver: Receiver
+) -> None:
+    told = threading.Event()
+    receiver.answers.append(waits_for(told))
+    async with sending(clean_dsn) as (tl, _):
+        webhook = await tl.broker.webhook_add(
+            "g", receiver.url, timeout=timedelta(seconds=0.2), retry=SOON
+        )
+        await tl.broker.publish("t", 1)
+        await eventually(lambda: len(receiver.requests) == 2)
+        told.set()
+
+        async def logged() -> bool:
+            return len(await tl.broker.webhook_log(webhook)) == 2
+
+        await eventually(logged)
+        newest, oldest = await tl.broker.webhook_log(webhook)
+    assert (oldest.attempt, oldest.status, oldest.error) == (1, None, "no answer within 0.2 s")
+    assert oldest.milliseconds >= 200
+    assert (newest.attempt, newest.status, newest.error) == (2, 200, None)
+    assert newest.message == oldest.message
+
+
+async def test_two_webhooks_of_a_group_each_get_every_event_with_retries_of_their_own(
+    clean_dsn: str, session: Session, open_receiver: Callable[..., Receiver]
+) -> None:
+    good, bad = open_receiver(), open_receiver()
+    bad.answers.extend([answer(500)] * 2)
+    async with sending(clean_dsn) as (tl, _):
+        await tl.broker.webhook_add("g", good.url, retry=SOON)
+        await tl.broker.webhook_add("g", bad.url, retry=SOON)
+        await tl.broker.publish("t", 1)
+        await eventually(lambda: (len(good.requests), len(bad.requests)) == (1, 3))
+    assert len(set(bad.ids)) == 1
+    assert set(good.ids).isdisjoint(bad.ids)
+    assert dead(session) == []
