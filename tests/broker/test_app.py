@@ -697,6 +697,47 @@ async def test_a_handler_behind_the_history_goes_on_from_the_first_there_is(
             await eventually(lambda: seen == ["a3"])
 
 
+async def test_events_that_have_left_before_their_deliveries_hold_up_nobody(
+    app: trunkline.App, session: Session
+) -> None:
+    """Theirs waits for ever behind a chunk whose events are gone."""
+    seen: list[str] = []
+
+    @app.on("orders", group="g")
+    async def handle(event: Event) -> None:
+        seen.append(event.payload)
+
+    async with app:
+        await app.platform.broker.group("g", lanes=1)
+        await app.register()
+        await publish(app, *(f"a{number}" for number in range(40)))
+        await app.platform.broker.tick()
+        await app.platform.broker.match()
+        session.execute("delete from trunkline.event where payload <> '\"a39\"'")
+        async with running(app):
+            await eventually(lambda: seen == ["a39"])
+
+
+async def test_a_retry_holds_its_event_beyond_the_retention_of_events(
+    app: trunkline.App, session: Session
+) -> None:
+    seen: list[str] = []
+
+    @app.on("orders", group="g", name="handle", retry=[3600])
+    async def handle(event: Delivered) -> None:
+        if event.attempt == 1:
+            raise ValueError("no")
+        seen.append(event.payload)
+
+    async with running(app):
+        await publish(app, "a1")
+        await eventually(lambda: set_aside(session) == 1)
+        session.execute("delete from trunkline.event")
+        session.execute("delete from trunkline.delivery")
+        session.execute("select trunkline._broker_hasten('g', 'handle')")
+        await eventually(lambda: seen == ["a1"])
+
+
 async def test_history_is_handled_once_however_often_the_program_starts(
     make: MakeApp, session: Session
 ) -> None:

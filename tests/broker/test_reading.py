@@ -203,6 +203,34 @@ def test_a_fetch_in_small_parts_gives_every_event_once(session: Session, most: i
     assert sorted(seen) == list(range(1, 3 * len(KEYS) + 1))
 
 
+def test_a_read_finds_what_lies_behind_a_thousand_deliveries_of_others(session: Session) -> None:
+    call(session, "broker_group", group_name="billing", lanes=1)
+    subscribe(session, condition={"topic": "rare"}, handler="rare")
+    subscribe(session, condition={"topic": "order"}, handler="orders")
+    session.execute("select trunkline.broker_publish('order', '1') from generate_series(1, 2500)")
+    match(session)
+    publish(session, "rare", "gold")
+    match(session)
+
+    assert [one.payload for one in read(session, handler="rare")] == ["gold"]
+
+
+def test_a_read_is_told_of_events_that_have_left_before_their_deliveries(
+    session: Session,
+) -> None:
+    call(session, "broker_group", group_name="billing", lanes=1)
+    subscribe(session)
+    for number in range(5):
+        publish(session, "order", number)
+    match(session)
+    session.execute("delete from trunkline.event where payload < '3'")
+
+    assert [one.payload for one in read(session)] == [3, 4]
+    with refused("TL410") as caught:
+        read(session, max_events=2)
+    assert '"first": 3' in str(caught.value.diag.message_detail)
+
+
 def test_a_peek_takes_nothing_and_a_first_read_registers_the_handler(session: Session) -> None:
     subscribe(session)
     fill(session)

@@ -151,11 +151,15 @@ def test_a_failed_batch_does_not_come_before_its_time(session: Session, worker: 
     assert 3500 < due_in.total_seconds() <= 3600
 
 
-def test_looking_for_retries_writes_nothing(session: Session, worker: Worker) -> None:
+def test_a_worker_that_finds_nothing_to_do_writes_nothing(session: Session, worker: Worker) -> None:
     deliver(session, "a1")
-    worker.fail(1)
+    worker.fail(1, retry_after=HOUR)
+    handler = {"group_name": "shop", "handler": "bill"}
     with writing_nothing(session):
-        assert worker.retries()
+        call(session, "broker_join", **handler, process=worker.process)
+        call(session, "broker_look", **handler, lanes=[0])
+        call(session, "broker_fetch", **handler, lanes=[0], after=[1])
+        assert worker.retries() == []
 
 
 def test_success_settles_a_batch_for_good(session: Session, worker: Worker) -> None:

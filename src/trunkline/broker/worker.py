@@ -297,7 +297,9 @@ class HandlerWorker:
             raise
         for number, lane in wanting.items():
             events = found.get(number, [])
-            full = sum(event.event_id is not None for event in events) >= most
+            full = len(events) >= most
+            if gone := [event for event in events if event.event_id is None and event.position]:
+                logger.error("events lost", events=len(gone), **self._about(lane))
             lane.more = lane.more or full
             lane.has_read_all = lane.has_read_all or not full
             lane.add(events)

@@ -35,7 +35,7 @@ begin
     select w.lane, w.number, w.at_position, e.event_id, e.topic, e.key, e.payload, e.metadata, e.at, w.subscriptions,
            reader.ordering = 'strict' and e.key is not null and exists (
              select from trunkline.broker_retry r where r.group_id = present.group_id and r.handler = reader.handler and r.key = e.key)
-      from wanted w join trunkline._event_rows(array(select x.at_position from wanted x)) e on e.event_position = w.at_position
+      from wanted w left join trunkline._event_rows(array(select x.at_position from wanted x)) e on e.event_position = w.at_position
     union all
     select s.lane, s.number, null, null, null, null, null, null, null, null, null from seen s
      where s.number > coalesce((select max(w.number) from wanted w where w.lane = s.lane), 0)

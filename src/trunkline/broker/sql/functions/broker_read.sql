@@ -10,6 +10,8 @@ declare
   present trunkline.broker_group := trunkline._broker_group_row(group_name);
   reader trunkline.broker_handler;
   chosen int[] := case when lane is null then array(select g from generate_series(0, present.lanes - 1) g) else array[lane] end;
+  reached bigint[];
+  further record;
 begin
   if handler is null or peek is null then
     perform trunkline._raise('TL422', 'handler is a name, which may be empty, and peek is true or false; got NULL.');
@@ -18,11 +20,26 @@ begin
     perform trunkline._broker_handler_ensure(present.group_id, handler, null, null);
   end if;
   select h.* into reader from trunkline.broker_handler h where h.group_id = present.group_id and h.handler = broker_read.handler;
-  return query
-    select f.* from trunkline._broker_fetch(present, reader, chosen,
-             array(select coalesce(from_position - 1, trunkline._broker_position(present.group_id, handler, c.lane), greatest(present.begins_after, present.trimmed_to))
-                     from unnest(chosen) with ordinality c (lane, place) order by c.place), max_events) f
-     where f.event_id is not null limit greatest(max_events, 1);
+  reached := array(select coalesce(from_position - 1, trunkline._broker_position(present.group_id, handler, c.lane), greatest(present.begins_after, present.trimmed_to))
+                     from unnest(chosen) with ordinality c (lane, place) order by c.place);
+  loop
+    return query
+      select f.* from trunkline._broker_fetch(present, reader, chosen, reached, max_events) f where f.event_id is not null limit greatest(max_events, 1);
+    exit when found;
+    -- nothing was for the handler as far as was looked: look further
+    select array_agg(coalesce(m.number, r.number) order by r.place) as reached, min(array[m.number, r.lane]) filter (where m.left_one is not null) as gone,
+           bool_or(m.number > r.number) as moved into further
+      from unnest(chosen, reached) with ordinality r (lane, number, place)
+      left join (select f.lane, max(f.up_to) as number, max(f.up_to) filter (where f.event_position is not null) as left_one from trunkline._broker_fetch(present, reader, chosen, reached, max_events) f
+                  where f.event_id is null group by 1) m using (lane);
+    if further.gone is not null then
+      perform trunkline._raise('TL410', format('events of lane %s of group "%s" have left up to delivery %s: it was behind for longer than broker.hold.', further.gone[2], group_name, further.gone[1]),
+        format('Go on after it: broker_seek() with up_to => %s, lane => %s.', further.gone[1], further.gone[2]),
+        jsonb_build_object('group_name', group_name, 'lane', further.gone[2], 'first', further.gone[1] + 1));
+    end if;
+    exit when further.moved is not true;
+    reached := further.reached;
+  end loop;
 end $$;
 comment on function trunkline.broker_read(text, text, int, bigint, int, boolean) is 'Events that wait for a handler of a group, in order.';
 select trunkline._access('broker_read(text, text, int, bigint, int, boolean)', 'reader');
