@@ -27,6 +27,7 @@ import typer
 
 import trunkline
 from trunkline import spark
+from trunkline.broker import enqueue
 from trunkline.cli import main
 from trunkline.core import errors, migrate
 from trunkline.core.calls import AsyncFace
@@ -56,6 +57,7 @@ SOURCES = ROOT / "src" / "trunkline"
 
 _PART = re.compile(r"(<!-- generated: (?P<name>[^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
+REST = "*"  # whatever stands under no other theme
 THEMES = {
     "log": {
         "Topics": "create alter delete list describe settings",
@@ -67,6 +69,19 @@ THEMES = {
         "Upkeep": "trim compact verify",
         "Archive": "archivable archive_add archives",
         "Duties of maintain()": "segments_seal segments_retire segments_drop topics_compact",
+    },
+    "broker": {
+        "Events": "publish publish_many topic events head event_id_text event_time",
+        "Numbering": "tick release next_due",
+        "Subscriptions": "subscribe unsubscribe subscriptions explain resume topic_matches hold",
+        "Groups": "group group_delete groups lag seek join leave",
+        "Reading": "read commit fetch look deliveries scan ends",
+        "Retries and dead letters": "fail park retries retried trial "
+        "dead_list dead_show dead_retry dead_discard",
+        "Matching": "match match_try unmatched catch_up conditions quarantine",
+        "Forwarding": "forward forwardable",
+        "Duties of maintain()": "cursors_advance forwards_advance expire",
+        "Others": REST,
     },
     "core": {
         "Settings and roles": "config_list config_get config_set roles_grant",
@@ -105,6 +120,11 @@ FACES: dict[str, list[tuple[type, str, str]]] = {
         (consumer.Consumer, "consumer", "poll close"),
         (assigned.AssignedConsumer, "consumer", "assignment"),
         (consumer.Batch, "batch", ""),
+    ],
+    "broker": [
+        (trunkline.Broker, "tl.broker", ""),
+        (enqueue.Enqueuer, "enqueuer", "enqueue flush close"),
+        (trunkline.App, "app", ""),
     ],
     "core": [(trunkline.Platform, "tl", "dsn transaction services close")],
     "spark": [],
@@ -219,32 +239,34 @@ def public_names(capability: str) -> list[str]:
 
 
 def full_name(capability: str, short: str) -> str:
-    return short if capability == "core" else f"{capability}_{short}"
+    return short if capability == "core" or short in routines() else f"{capability}_{short}"
+
+
+def themes_of(capability: str) -> dict[str, list[str]]:
+    """The names of functions under each theme that has any."""
+    public = public_names(capability)
+    themes = THEMES.get(capability, {"Functions": REST})
+    placed = {short for names in themes.values() for short in names.split()}
+    rest = [short for short in public if short not in placed]
+    chosen = {theme: rest if names == REST else names.split() for theme, names in themes.items()}
+    return {theme: names for theme, names in chosen.items() if names}
 
 
 def unsorted_functions() -> set[str]:
     """Public functions of a documented capability that stand under no theme."""
-    placed = {
-        full_name(capability, short)
-        for capability, themes in THEMES.items()
-        for names in themes.values()
-        for short in names.split()
-    }
     return {
-        name
+        full_name(capability, short)
         for capability in THEMES
-        for short in public_names(capability)
-        if (name := full_name(capability, short)) not in placed
+        for short in set(public_names(capability)).difference(*themes_of(capability).values())
     }
 
 
 def sql_part(capability: str) -> Iterator[str]:
     yield "| function | what it does | who may call it |"
     yield "|---|---|---|"
-    themes = THEMES.get(capability, {"Functions": " ".join(public_names(capability))})
     chosen = {
-        theme: [routines()[full_name(capability, short)] for short in names.split()]
-        for theme, names in themes.items()
+        theme: [routines()[full_name(capability, short)] for short in names]
+        for theme, names in themes_of(capability).items()
     }
     for members in chosen.values():
         for routine in members:

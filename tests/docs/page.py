@@ -10,7 +10,7 @@
     ```sh                run by bash
     ```text              what the block before it prints; `...` stands for anything
 
-A block after ``<!-- not run: why -->`` is left alone. Prints nothing and ends with 0 when every
+A block after ``<!-- not run: why -->`` is left alone, and so is what is generated. Prints nothing and ends with 0 when every
 block ran and printed what the page says.
 """
 
@@ -38,6 +38,7 @@ _FENCE = re.compile(
     r"(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
+_GENERATED = re.compile(r"<!-- generated: .*?<!-- end -->", re.DOTALL)
 _END = "-- end of block --"
 
 
@@ -55,7 +56,7 @@ class Block:
 def blocks(page: Path) -> list[Block]:
     """The blocks that are run."""
     found: list[Block] = []
-    text = page.read_text("utf-8")
+    text = _GENERATED.sub(lambda part: "\n" * part[0].count("\n"), page.read_text("utf-8"))
     end = 0
     for fence in _FENCE.finditer(text):
         line = text.count("\n", 0, fence.start()) + 1
