@@ -10,8 +10,8 @@
     ```sh                run by bash
     ```text              what the block before it prints; `...` stands for anything
 
-A block after ``<!-- not run: why -->`` is left alone, and so is what is generated. Prints nothing and ends with 0 when every
-block ran and printed what the page says.
+A block after ``<!-- not run: why -->`` is left alone, and so is what is generated. Prints nothing
+and ends with 0 when every block ran and printed what the page says.
 """
 
 from __future__ import annotations
