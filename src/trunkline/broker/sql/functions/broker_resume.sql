@@ -19,4 +19,4 @@ begin
   return present.caught_up_to + 1;
 end $$;
 comment on function trunkline.broker_resume(bigint, boolean) is 'Take a subscription out of quarantine; it is matched from where it stopped.';
-select trunkline._access('broker_resume(bigint, boolean)', 'reader');
+select trunkline._access('broker_resume(bigint, boolean)', 'writer');

@@ -6,4 +6,4 @@ begin
   return found;
 end $$;
 comment on function trunkline.broker_unsubscribe(bigint) is 'End a subscription; what was already found for it is still delivered.';
-select trunkline._access('broker_unsubscribe(bigint)', 'reader');
+select trunkline._access('broker_unsubscribe(bigint)', 'writer');
