@@ -41,6 +41,8 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("sync sea --to table:app.copy", 3, 'there is no tube "sea"'),
         ("sync lake --to csv:copy", 2, 'delta:PATH or table:NAME, got "csv:copy"'),
+        ("sync lake --to csv:copy --dry-run", 2, 'delta:PATH or table:NAME, got "csv:copy"'),
+        ("backfill lake --to table:app.none --dry-run", 3, "there is no table or view"),
         ("sync lake --to table:app.none", 3, 'there is no table or view "app.none"'),
         ("sync lake --to table:app.copy --relation app.none", 3, "is not attached to tube"),
         ("sync lake --to table:app.copy --conf memory=1", 2, "spark.name=value"),

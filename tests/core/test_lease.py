@@ -85,7 +85,8 @@ def test_a_renewal_never_shortens_a_lease(session: Session) -> None:
 def test_the_public_functions_go_by_the_clock_of_the_server(session: Session) -> None:
     process = uuid4()
     session.execute("select trunkline.lease_renew(%s, 'here')", [process])
-    assert ask(session, "select expires - clock_timestamp() from trunkline.lease") <= TTL
+    assert timedelta(0) < ask(session, "select trunkline.lease_rest(%s)", [process]) <= TTL
+    assert ask(session, "select trunkline.lease_rest(%s)", [uuid4()]) is None
     assert ask(session, "select trunkline.owner_take('r', %s)", [process]) == 1
     listed = session.execute("select name, living, owns from trunkline.lease_list()").fetchall()
     assert listed == [("here", True, 1)]
@@ -158,7 +159,7 @@ def test_a_refused_acknowledgement_leaves_nothing_of_its_transaction(session: Se
     with refused("TL423"), session.transaction():
         session.execute("select trunkline._cursor_write(trunkline._cursor_ensure('r'), 7)")
         acknowledge(session, "r", 1)
-    assert ask(session, "select count(*) from trunkline.cursor") == 0
+    assert ask(session, "select count(*) from trunkline.cursor_key where resource = 'r'") == 0
 
 
 def test_a_hand_over_waits_for_an_acknowledgement_under_way(two_sessions: TwoSessions) -> None:

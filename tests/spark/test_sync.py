@@ -156,7 +156,8 @@ def test_two_syncs_of_one_tube_are_refused_with_the_name_of_the_first(
     run(dsn, FILL.format(first=1, last=10))
 
     def second(_rows: DataFrame, _batch: int) -> None:
-        with pytest.raises(Conflict, match="worked on by spark sync lake"):
+        said = r"worked on by spark sync lake by \S+ \(lease for \d+ s more\)"
+        with pytest.raises(Conflict, match=said):
             sync(spark, "lake", "table:app.copy", dsn=dsn, once=True)
 
     assert sync(spark, "lake", second, dsn=dsn, once=True).rounds == 1

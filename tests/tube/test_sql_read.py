@@ -75,6 +75,24 @@ def test_a_tick_numbers_each_entry_once(session: Session) -> None:
 # Insert from a query
 
 
+def test_a_flush_waits_for_a_tick_under_way_and_then_numbers_the_rest(
+    two_sessions: TwoSessions,
+) -> None:
+    a, b, watcher = two_sessions.a, two_sessions.b, two_sessions.watcher
+    ensure(watcher)
+    touch(watcher, "first")
+    assert tick(a) == 1
+    touch(watcher, "late")
+    assert tick(watcher) == 0  # somebody is at it, and has not seen the late one
+    flushing = two_sessions.later(b, "select trunkline.tube_flush()")
+    two_sessions.blocked_by(a, b)
+    a.commit()
+    flushing.result(10)
+    b.commit()
+    assert [entry.keys for entry in read(watcher)] == [["first"], ["late"]]
+    assert ask(watcher, "select trunkline.tube_flush()") == head(watcher) == 2
+
+
 def notices(session: Session) -> list[dict[str, Any]]:
     heard: list[dict[str, Any]] = []
     session.add_notice_handler(lambda notice: heard.append(json.loads(notice.message_primary)))

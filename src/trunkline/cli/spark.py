@@ -1,5 +1,6 @@
 """``trunkline spark``: the jobs of the data pipeline, each on a Spark session of its own."""
 
+import sys
 from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+    from trunkline.spark.jobs.job import Progress
 
 app = typer.Typer(
     help="The data pipeline on Spark: archive, sync, backfill, audit, replay.",
@@ -46,15 +49,17 @@ def running(
     remote: str | None,
     conf: list[str] | None,
     check: Callable[[str], object] | None = None,
-) -> "Iterator[tuple[SparkSession, str]]":
-    """A session and the database; what went wrong in a task is said in one line.
+) -> "Iterator[tuple[SparkSession, str, Progress]]":
+    """A session, the database and a way to say how far the job is.
 
-    ``check`` is given the database first: what is wrong is said before Spark starts.
+    ``check`` is given the database first: what is wrong is said before Spark starts. What went
+    wrong in a task is said in one line.
     """
-    from trunkline.core import migrate
-    from trunkline.spark.jobs.job import plain_failures
+    from trunkline.core import migrate, telemetry
+    from trunkline.spark.jobs.job import plain_failures, shown
     from trunkline.spark.session import run_conf, session
 
+    telemetry.configure("warning" if sys.stderr.isatty() else "info")
     with invocation.target() as target:
         if target.server is not None:
             migrate.install(target.dsn)
@@ -65,7 +70,7 @@ def running(
             check(target.dsn)
         spark = session(app_name, master, remote=remote, **settings)
         try:
-            with plain_failures():
-                yield spark, target.dsn
+            with plain_failures(), shown(app_name) as progress:
+                yield spark, target.dsn, progress
         finally:
             spark.stop()

@@ -37,7 +37,6 @@ def archive(
     from trunkline.spark import connection
     from trunkline.spark.jobs.archive import archive as work
     from trunkline.spark.jobs.archive import planned
-    from trunkline.spark.jobs.job import shown
 
     nothing = "Nothing to archive."
     if dry_run:
@@ -51,12 +50,10 @@ def archive(
     def check(dsn: str) -> None:
         planned(connection.db(dsn), topics or None, location=location)
 
-    with (
-        running(invocation, "archive", master=master, remote=remote, conf=conf, check=check) as (
-            spark,
-            dsn,
-        ),
-        shown("archive") as progress,
+    with running(invocation, "archive", master=master, remote=remote, conf=conf, check=check) as (
+        spark,
+        dsn,
+        progress,
     ):
         done = work(
             spark, topics or None, location=location, format=format, dsn=dsn, progress=progress

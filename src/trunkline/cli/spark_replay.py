@@ -46,19 +46,16 @@ def replay(
     conf: Conf = None,
 ) -> None:
     """Append the messages of a lake, an archive or a topic to a topic."""
-    from trunkline.spark.jobs.job import shown
     from trunkline.spark.jobs.replay import check_names
     from trunkline.spark.jobs.replay import replay as work
 
     def check(dsn: str) -> None:
         check_names(dsn, origin, topic)
 
-    with (
-        running(invocation, "replay", master=master, remote=remote, conf=conf, check=check) as (
-            spark,
-            dsn,
-        ),
-        shown("replay") as progress,
+    with running(invocation, "replay", master=master, remote=remote, conf=conf, check=check) as (
+        spark,
+        dsn,
+        progress,
     ):
         done = work(
             spark,

@@ -61,25 +61,23 @@ def sync(
     conf: Conf = None,
 ) -> None:
     """Keep a Delta table or a table of a Postgres in step with a tube, until interrupted."""
-    from trunkline.spark.jobs.job import shown
     from trunkline.spark.jobs.sync import sync as work
     from trunkline.spark.jobs.sync import waiting
     from trunkline.spark.jobs.targets import pairs
 
-    if dry_run:
-        with invocation.session() as session:
-            invocation.print(waiting(session.dsn, tube), nothing="Nothing waits.")
-        return
-
     def check(dsn: str) -> None:
         pairs(tube, to, relation=relation, dsn=dsn, target_dsn=target_dsn)
 
-    with (
-        running(invocation, "sync", master=master, remote=remote, conf=conf, check=check) as (
-            spark,
-            dsn,
-        ),
-        shown("sync") as progress,
+    if dry_run:
+        with invocation.session() as session:
+            check(session.dsn)
+            invocation.print(waiting(session.dsn, tube), nothing="Nothing waits.")
+        return
+
+    with running(invocation, "sync", master=master, remote=remote, conf=conf, check=check) as (
+        spark,
+        dsn,
+        progress,
     ):
         done = work(
             spark,
@@ -109,26 +107,24 @@ def backfill(
     """Bring whole tables downstream through their tube; killed, it goes on where it was."""
     from trunkline.spark.jobs.backfill import backfill as work
     from trunkline.spark.jobs.backfill import planned
-    from trunkline.spark.jobs.job import shown
     from trunkline.spark.jobs.targets import pairs
     from trunkline.spark.tube_rows import attached
-
-    if dry_run:
-        with invocation.session() as session:
-            invocation.print(planned(session.dsn, tube, relation))
-        return
 
     def check(dsn: str) -> None:
         pairs(tube, to, relation=None, dsn=dsn, target_dsn=target_dsn)
         if relation is not None:
             attached(dsn, tube, relation)
 
-    with (
-        running(invocation, "backfill", master=master, remote=remote, conf=conf, check=check) as (
-            spark,
-            dsn,
-        ),
-        shown("backfill") as progress,
+    if dry_run:
+        with invocation.session() as session:
+            check(session.dsn)
+            invocation.print(planned(session.dsn, tube, relation))
+        return
+
+    with running(invocation, "backfill", master=master, remote=remote, conf=conf, check=check) as (
+        spark,
+        dsn,
+        progress,
     ):
         done = work(
             spark,
@@ -174,7 +170,6 @@ def audit(
     from trunkline.spark.jobs import report
     from trunkline.spark.jobs.audit import audit as work
     from trunkline.spark.jobs.audit_topic import audit_topic
-    from trunkline.spark.jobs.job import shown
     from trunkline.spark.jobs.targets import pairs
 
     if (topic is None) == (tube is None) or (tube is not None and to is None):
@@ -184,12 +179,10 @@ def audit(
         if tube is not None and to is not None:
             pairs(tube, to, relation=relation, dsn=dsn, target_dsn=target_dsn, written=True)
 
-    with (
-        running(invocation, "audit", master=master, remote=remote, conf=conf, check=check) as (
-            spark,
-            dsn,
-        ),
-        shown("audit") as progress,
+    with running(invocation, "audit", master=master, remote=remote, conf=conf, check=check) as (
+        spark,
+        dsn,
+        progress,
     ):
         if topic is not None:
             parts = audit_topic(spark, topic, dsn=dsn, progress=progress)

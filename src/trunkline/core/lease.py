@@ -51,6 +51,11 @@ def ttl() -> Call[timedelta]:
     return Call("lease_ttl", {}, scalar, safe_to_repeat=True)
 
 
+def rest(process: UUID) -> Call[timedelta | None]:
+    """How long the lease of a process lasts if it is not renewed."""
+    return Call("lease_rest", {"process": process}, scalar, safe_to_repeat=True)
+
+
 def end(process: UUID) -> Call[int]:
     """A process leaves in good order: what it owned is free at once."""
     return Call("lease_end", {"process": process}, scalar, safe_to_repeat=True)

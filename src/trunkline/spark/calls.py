@@ -1,10 +1,11 @@
-"""What Spark's sinks ask of the database: one builder per SQL function."""
+"""What Spark's sources and sinks ask of the database: one builder per SQL function."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trunkline.core.calls import Call, scalar
+from trunkline.core.calls import Call, many, scalar
+from trunkline.spark.attached import Attached
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,6 +60,13 @@ def append(numbers: Sequence[int], messages: Sequence[int]) -> Call[list[tuple[s
         {"numbers": list(numbers), "messages": list(messages)},
         lambda rows: [(row["topic"], row["partition"]) for row in rows],
         types={"numbers": "bigint[]", "messages": "bigint[]"},
+    )
+
+
+def attached(tube: str, relation: str | None = None) -> Call[list[Attached]]:
+    """The tables of a tube, or one of them."""
+    return Call(
+        "_spark_attached", {"tube": tube, "relation": relation}, many(Attached), safe_to_repeat=True
     )
 
 

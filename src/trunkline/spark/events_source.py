@@ -31,6 +31,7 @@ from trunkline.spark.events_rows import COLUMNS, OF_DELIVERIES, Part
 from trunkline.spark.options import Options, Words
 from trunkline.spark.plan import Range
 from trunkline.spark.positions import EARLIEST, LATEST
+from trunkline.spark.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -120,19 +121,12 @@ class EventsPartition(InputPartition):
         return f"{type(self).__name__}({self.part})"
 
 
-class _Reading:
+class _Reading(Reading[EventsOptions]):
     """What both readers do: find out where events begin and end, and read ranges in tasks."""
 
     def __init__(self, options: EventsOptions, schema: StructType):
-        self._options = options
+        super().__init__(options)
         self._columns = _checked(options, schema)
-        self._dsn: str | None = None
-
-    @property
-    def dsn(self) -> str:
-        if self._dsn is None:
-            self._dsn = connection.locate(self._options.dsn)
-        return self._dsn
 
     def _ends(self) -> Ends:
         """Where reading may begin and ends now; what was committed by now is numbered first."""
@@ -178,14 +172,13 @@ class EventsReader(_Reading, DataSourceReader):
 class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads on from where the checkpoint ends; wakes up when events are numbered."""
 
+    stays = ("_arrivals",)
+
     def __init__(self, options: EventsOptions, schema: StructType):
         super().__init__(options, schema)
         self._final: int | None = None
         self._newest: dict[str, Any] | None = None
         self._arrivals: Arrivals | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_arrivals": None, "_dsn": self.dsn}
 
     def initialOffset(self) -> dict[str, Any]:
         with connection.plain_errors():

@@ -29,6 +29,7 @@ from trunkline.spark.log_schema import COLUMNS, schema_of
 from trunkline.spark.options import Options, Words
 from trunkline.spark.plan import Range
 from trunkline.spark.positions import EARLIEST, LATEST, Positions, parse_offsets
+from trunkline.spark.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -145,19 +146,12 @@ class LogPartition(InputPartition):
         return f"{type(self).__name__}({self.read})"
 
 
-class _Reading:
+class _Reading(Reading[LogOptions]):
     """What both readers do: find out where topics begin and end, and read ranges in tasks."""
 
     def __init__(self, options: LogOptions, schema: StructType):
-        self._options = options
+        super().__init__(options)
         self._columns = check_schema(schema)
-        self._dsn: str | None = None
-
-    @property
-    def dsn(self) -> str:
-        if self._dsn is None:
-            self._dsn = connection.locate(self._options.dsn)
-        return self._dsn
 
     def _ends(self) -> dict[Place, Ends]:
         with connection.plain_errors():
@@ -274,6 +268,8 @@ class LogReader(_Reading, DataSourceReader):
 class LogStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads on from where the checkpoint ends; wakes up when something is appended."""
 
+    stays = ("_arrivals",)
+
     def __init__(self, options: LogOptions, schema: StructType):
         super().__init__(options, schema)
         self._final: dict[Place, int] | None = None
@@ -281,9 +277,6 @@ class LogStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailable
         self._reported: Mapping[Place, int] = {}
         self._trusted: int | None = None
         self._arrivals: Arrivals | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_arrivals": None, "_dsn": self.dsn}
 
     def initialOffset(self) -> dict[str, Any]:
         with connection.plain_errors():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from trunkline.core.errors import Conflict
 from trunkline.core.lease import default_name
 from trunkline.spark import connection
-from trunkline.spark.jobs.job import owning
+from trunkline.spark.jobs.job import holder, owning
 from trunkline.tube import calls
 from trunkline.tube.models import BACKFILL, LIVE
 
@@ -46,14 +46,14 @@ class Lanes:
         shares = self._db.run(calls.join(self._tube, self._owner.process))
         if not shares or len(shares) < shares[0].lanes:
             others = {
-                row.process_name or str(row.process)
+                holder(self._db, row.process, row.process_name)
                 for row in self._db.run(calls.stats(self._tube))
                 if row.process is not None and row.process != self._owner.process
             }
             raise Conflict(
                 f'tube "{self._tube}" is worked on by {", ".join(sorted(others)) or "others"}.',
-                hint="A tube has one reader: stop the other, or wait for its lease to run"
-                " out if it died, or give this one a tube of its own.",
+                hint="A tube has one reader: stop the other (if it died, its lease runs out by"
+                " itself), or give this one a tube of its own.",
             )
         return shares
 

@@ -14,14 +14,16 @@ from pyspark.sql import types as t
 
 from trunkline.core.db import translated
 from trunkline.core.errors import NotFound
-from trunkline.spark import connection
+from trunkline.spark import calls, connection
 from trunkline.spark.columns import Selection, quoted, selection
-from trunkline.tube import calls
+from trunkline.tube import calls as tube_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
+
+    from trunkline.spark.attached import Attached
 
 DELETED = "_deleted"
 
@@ -63,18 +65,6 @@ class Span:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Attached:
-    """A table of a tube, as far as reading its rows by key needs it."""
-
-    relation: str
-    key_columns: tuple[str, ...]
-    key_types: tuple[str, ...]
-    condition: str
-    moves: bool
-    """Whether a row may change its shard, so that two lanes may speak of one key."""
-
-
 @dataclass(frozen=True)
 class Slice:
     """What one task reads: spans of a lane, and of their keys a share."""
@@ -97,34 +87,21 @@ class Slice:
 
 def attached(dsn: str, tube: str, relation: str) -> Attached:
     """A table of a tube; `NotFound` when it is not attached."""
-    with translated(), connection.db(dsn).connection() as asked:
-        row = asked.execute(
-            """
-            select format('%%I.%%I', n.nspname, c.relname), l.key_columns,
-                   trunkline._tube_key_types(l.relation, l.key_columns),
-                   concat_ws(' and ', '(' || l.condition || E'\n)',
-                             '(' || l.table_condition || E'\n)'),
-                   l.shard !~ '^[0-9]+$'
-              from trunkline.tube_list() l
-              join pg_class c on c.oid = l.relation join pg_namespace n on n.oid = c.relnamespace
-             where l.relation = to_regclass(%s) and l.tube = %s""",
-            [relation, tube],
-        ).fetchone()
-    if row is None:
-        raise NotFound(
-            f'table {relation} is not attached to tube "{tube}".',
-            hint=f"Attach it: trunkline tube attach {tube} {relation}",
-        )
-    name, key_columns, key_types, condition, moves = row
-    return Attached(name, tuple(key_columns), tuple(key_types), condition or "true", bool(moves))
+    if found := connection.db(dsn).run(calls.attached(tube, relation)):
+        return found[0]
+    raise NotFound(
+        f'table {relation} is not attached to tube "{tube}".',
+        hint=f"Attach it: trunkline tube attach {tube} {relation}",
+    )
 
 
-def relations(dsn: str, tube: str) -> list[str]:
+def tables(dsn: str, tube: str) -> list[Attached]:
     """The tables that are attached to a tube."""
-    listed = [row for row in connection.db(dsn).run(calls.list_tubes()) if row.tube == tube]
-    if not listed:
+    database = connection.db(dsn)
+    found = database.run(calls.attached(tube))
+    if not found and all(row.tube != tube for row in database.run(tube_calls.list_tubes())):
         raise NotFound(f'there is no tube "{tube}".', hint="List them: trunkline tube list")
-    return [row.relation for row in listed if row.relation is not None]
+    return found
 
 
 def schema_of(asked: Slice) -> t.StructType:

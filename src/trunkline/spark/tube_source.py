@@ -26,6 +26,7 @@ from trunkline.core.errors import Invalid, PositionTrimmed
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.arrivals import Arrivals
 from trunkline.spark.options import Options
+from trunkline.spark.reading import Reading
 from trunkline.spark.tube_lanes import Lanes
 from trunkline.spark.tube_rows import Slice, Span
 from trunkline.tube import calls
@@ -111,17 +112,10 @@ class TubePartition(InputPartition):
         return f"{type(self).__name__}({self.part.spans}, {self.part.bucket}/{self.part.buckets})"
 
 
-class _Reading:
+class _Reading(Reading[TubeOptions]):
     def __init__(self, options: TubeOptions, schema: StructType):
-        self._options = options
+        super().__init__(options)
         self._schema = schema
-        self._dsn: str | None = None
-
-    @property
-    def dsn(self) -> str:
-        if self._dsn is None:
-            self._dsn = connection.locate(self._options.dsn)
-        return self._dsn
 
     def _plan(self, spans: Sequence[Span]) -> Sequence[InputPartition]:
         """A task per lane, more where that is not enough; a pure function of the spans."""
@@ -152,7 +146,7 @@ class TubeReader(_Reading, DataSourceReader):
             spans = self._options.ranges
             if spans is None:
                 database = connection.db(self.dsn)
-                database.run(calls.tick())
+                database.run(calls.flush())
                 spans = tuple(
                     Span(row.lane, priority, up_to + 1, row.head)
                     for row in database.run(calls.stats(self._options.tube))
@@ -165,15 +159,14 @@ class TubeReader(_Reading, DataSourceReader):
 class TubeStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Works a tube: reads on from the checkpoint, acknowledges what lies before it."""
 
+    stays = ("_lanes", "_arrivals")
+
     def __init__(self, options: TubeOptions, schema: StructType):
         super().__init__(options, schema)
         self._lanes: Lanes | None = None
         self._arrivals: Arrivals | None = None
         self._final: int | None = None
         self._newest = 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_lanes": None, "_arrivals": None, "_dsn": self.dsn}
 
     def initialOffset(self) -> dict[str, Any]:
         with connection.plain_errors():
@@ -186,7 +179,7 @@ class TubeStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def prepareForTriggerAvailableNow(self) -> None:
         with connection.plain_errors():
-            self._final = self._head()
+            self._final = connection.db(self.dsn).run(calls.flush())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         with connection.plain_errors():

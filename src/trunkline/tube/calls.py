@@ -154,6 +154,11 @@ def tick() -> Call[int]:
     return Call("tube_tick", {}, scalar, safe_to_repeat=True)
 
 
+def flush() -> Call[int]:
+    """Number everything that is committed by now; the highest position."""
+    return Call("tube_flush", {}, scalar, safe_to_repeat=True)
+
+
 def head() -> Call[int]:
     """The highest position that is numbered."""
     return Call("tube_head", {}, scalar, safe_to_repeat=True)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from trunkline.spark.attached import Attached
     from trunkline.spark.jobs.job import Progress
     from trunkline.spark.jobs.targets import Target
-    from trunkline.spark.tube_rows import Attached
 
 BUCKETS = 1024
 
@@ -155,7 +155,7 @@ class _Comparison:
 
     def _deliver(self) -> int:
         """Bring down what waits, unless somebody does; how many entries wait after that."""
-        if len(tube_rows.relations(self._dsn, self._tube)) == 1:
+        if len(tube_rows.tables(self._dsn, self._tube)) == 1:
             try:
                 job = Sync(self._spark, self._tube, self._target, None, self._dsn, None, None)
             except Conflict:
@@ -165,7 +165,7 @@ class _Comparison:
                     job.run(once=True, progress=silent, stop=threading.Event())
                 finally:
                     job.close()
-        self._db.run(calls.tick())
+        self._db.run(calls.flush())
         rows = self._db.run(calls.stats(self._tube))
         return sum(row.live_entries + row.backfill_entries for row in rows)
 

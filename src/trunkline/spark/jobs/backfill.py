@@ -11,7 +11,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.db import translated
 from trunkline.core.errors import Conflict
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.jobs.job import silent
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 _STEPS = 40  # chunks between two rounds
 _CHUNK = 10_000
 _PAUSE = 0.1
-_QUIET = 2  # looks in a row: a tick of somebody else may be numbering the last entries
 
 
 def backfill(
@@ -75,21 +73,17 @@ def backfill(
 
 def planned(dsn: str, tube: str, relation: str | None) -> list[dict[str, Any]]:
     """What a backfill would bring down, by table; the number of rows is the planner's guess."""
-    names = tube_rows.relations(dsn, tube) if relation is None else [relation]
-    tables = [tube_rows.attached(dsn, tube, name) for name in names]
-    with translated(), connection.db(dsn).connection() as asked:
-        return [
-            {
-                "relation": table.relation,
-                "keys": ", ".join(table.key_columns),
-                "rows": asked.execute(
-                    "select greatest(reltuples, 0)::bigint from pg_class"
-                    " where oid = to_regclass(%s)",
-                    [table.relation],
-                ).fetchone()[0],  # type: ignore[index]
-            }
-            for table in tables
-        ]
+    tables = tube_rows.tables(dsn, tube)
+    if relation is not None:
+        tables = [tube_rows.attached(dsn, tube, relation)]
+    return [
+        {
+            "relation": table.relation,
+            "keys": ", ".join(table.key_columns),
+            "rows": table.estimate,
+        }
+        for table in tables
+    ]
 
 
 def _emit(dsn: str, tube: str) -> None:
@@ -105,14 +99,14 @@ def _emit(dsn: str, tube: str) -> None:
 def _watch(dsn: str, tube: str, progress: Progress, halt: threading.Event) -> Synced:
     """Somebody else works the tube: emit the chunks, and wait until they are delivered."""
     db = connection.db(dsn)
-    done, quiet = Synced(), 0
-    while not halt.is_set() and quiet < _QUIET:
+    done, busy = Synced(), True
+    while busy and not halt.is_set():
         _emit(dsn, tube)
         rows = _active(dsn, tube)
         _tell(progress, rows, done)
-        db.run(calls.tick())
+        db.run(calls.flush())
         waits = any(row.backfill_entries for row in db.run(calls.stats(tube)))
-        quiet = 0 if rows or waits else quiet + 1
+        busy = bool(rows or waits)
         halt.wait(_PAUSE)
     return done
 

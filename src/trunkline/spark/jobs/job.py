@@ -92,20 +92,29 @@ class Ownership:
         if epoch is None:
             raise Conflict(
                 f'"{resource}" is being worked on by {self._holder(resource)}.',
-                hint="Wait for it to end, or for its lease to run out.",
+                hint="Wait for it to end. If it died, its lease runs out by itself.",
             )
         return int(epoch)
 
     def _holder(self, resource: str) -> str:
-        names = self._db.run(
-            Call("owner_of", {"resource": resource}, lambda rows: [row["name"] for row in rows])
+        found = self._db.run(
+            Call("owner_of", {"resource": resource}, lambda rows: [dict(row) for row in rows])
         )
-        return next((name for name in names if name), "another process")
+        return (
+            holder(self._db, found[0]["process"], found[0]["name"]) if found else "another process"
+        )
 
     def check(self) -> None:
         """Raise `LeaseLost` when the lease could not be renewed in time."""
         if self.lost:
             raise LeaseLost("the lease of this job ran out.", hint="Start it again.")
+
+
+def holder(db: Db, process: UUID, name: str | None) -> str:
+    """Who has what we want, and until when if it died."""
+    rest = db.run(lease.rest(process))
+    until = "" if rest is None else f" (lease for {max(rest.total_seconds(), 0):.0f} s more)"
+    return (name or str(process)) + until
 
 
 @contextmanager

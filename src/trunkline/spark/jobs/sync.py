@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from trunkline.core.db import Db
+    from trunkline.spark.attached import Attached
     from trunkline.spark.jobs.job import Progress
     from trunkline.spark.jobs.targets import Function, Target
-    from trunkline.spark.tube_rows import Attached
 
 logger = telemetry.get_logger(__name__)
 
@@ -95,8 +95,7 @@ def sync(
 def waiting(dsn: str, tube: str) -> list[dict[str, Any]]:
     """What a sync would do now, by table: keys that wait, and whether garbage is looked for."""
     db = connection.db(connection.locate(dsn))
-    db.run(calls.tick())
-    head = db.run(calls.head())
+    head = db.run(calls.flush())
     keys: Counter[str] = Counter()
     controls: dict[str, set[str]] = {}
     for row in db.run(calls.stats(tube)):
@@ -137,7 +136,7 @@ class Sync:
         self._tables: dict[str, Attached] = {}
         self._targets: dict[str, Target] = {}
         found = pairs(tube, to, relation=relation, dsn=dsn, target_dsn=target_dsn)
-        if others := len(tube_rows.relations(dsn, tube)) - len(found):
+        if others := len(tube_rows.tables(dsn, tube)) - len(found):
             raise Invalid(
                 f'tube "{tube}" has {others} more tables, whose changes would be taken for done.',
                 hint="Sync all of them, with {relation} in the target, or give each its own tube.",
@@ -155,7 +154,7 @@ class Sync:
 
     def run(self, *, once: bool, progress: Progress, stop: threading.Event) -> Synced:
         """Do rounds until told to stop, or until what was there at the start is done."""
-        final = self._head() if once else None
+        final = self._db.run(calls.flush()) if once else None
         waits = Backoff(longest=2.0)
         while not stop.is_set():
             try:
@@ -178,10 +177,12 @@ class Sync:
         head = self._head() if final is None else final
         work = self._look(head)
         if work.keys or work.collect:
+            keys = sum(work.keys.values())
+            progress(self._done.keys, None, f"{self._tube}: {keys} keys to {self._names()}")
             self._round(work)
             self._done.rounds += 1
-            self._done.keys += sum(work.keys.values())
-            progress(self._done.keys, None, f"{self._tube} to {self._names()}")
+            self._done.keys += keys
+            progress(self._done.keys, None, f"{self._tube}: written to {self._names()}")
         self._lanes.acknowledge_each(work.marks, worked=bool(work.keys or work.collect))
         return all(mark >= head for mark in work.marks.values())
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from trunkline.spark.tube_rows import Attached
+    from trunkline.spark.attached import Attached
 
 Function = Callable[["DataFrame", int], None]
 
@@ -155,12 +155,13 @@ def pairs(
     written: bool = False,
 ) -> list[tuple[Attached, Target]]:
     """The tables of a tube (or one) and where each goes; all of it is there, or `NotFound`."""
-    names = tube_rows.relations(dsn, tube) if relation is None else [relation]
+    tables = tube_rows.tables(dsn, tube)
+    if relation is not None:
+        tables = [tube_rows.attached(dsn, tube, relation)]
     place = dsn if target_dsn is None else connection.locate(target_dsn)
     found = []
-    for name in names:
-        table = tube_rows.attached(dsn, tube, name)
-        target = target_of(to, place, relation=table.relation, several=len(names) > 1)
+    for table in tables:
+        target = target_of(to, place, relation=table.relation, several=len(tables) > 1)
         target.find(written=written)
         found.append((table, target))
     return found
