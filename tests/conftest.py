@@ -16,7 +16,9 @@ pytest_plugins = [
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start a JVM can be left out: ``-m "not spark"``."""
+    """Tests that start a JVM can be left out: ``-m "not spark"``; the first waits for its start."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))

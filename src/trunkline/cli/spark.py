@@ -56,8 +56,9 @@ def running(
     wrong in a task is said in one line.
     """
     from trunkline.core import migrate, telemetry
+    from trunkline.core.errors import Unavailable
     from trunkline.spark.jobs.job import plain_failures, shown
-    from trunkline.spark.session import run_conf, session
+    from trunkline.spark.session import has_ended, run_conf, session
 
     telemetry.configure("warning" if sys.stderr.isatty() else "info")
     with invocation.target() as target:
@@ -72,5 +73,13 @@ def running(
         try:
             with plain_failures(), shown(app_name) as progress:
                 yield spark, target.dsn, progress
+        except Exception as error:
+            if not has_ended():
+                raise
+            raise Unavailable(
+                "Spark ended before the job did: killed, or out of memory.",
+                hint="Start it again: what was not committed is done anew.",
+            ) from error
         finally:
-            spark.stop()
+            if not has_ended():
+                spark.stop()

@@ -35,27 +35,24 @@ def archive(
 ) -> None:
     """Copy sealed segments of topics to files; then they may leave the database."""
     from trunkline.spark import connection
-    from trunkline.spark.jobs.archive import archive as work
-    from trunkline.spark.jobs.archive import planned
+    from trunkline.spark.jobs import archive as job
 
     nothing = "Nothing to archive."
+
+    def planned(dsn: str) -> list[job.ArchivedTopic]:
+        return job.planned(connection.db(dsn), topics or None, location=location, format=format)
+
     if dry_run:
-        with invocation.target() as target:
-            rows = planned(
-                connection.db(connection.locate(target.dsn)), topics or None, location=location
-            )
-        invocation.print(rows, nothing=nothing)
+        with invocation.session() as session:
+            invocation.print(planned(session.dsn), nothing=nothing)
         return
 
-    def check(dsn: str) -> None:
-        planned(connection.db(dsn), topics or None, location=location)
-
-    with running(invocation, "archive", master=master, remote=remote, conf=conf, check=check) as (
+    with running(invocation, "archive", master=master, remote=remote, conf=conf, check=planned) as (
         spark,
         dsn,
         progress,
     ):
-        done = work(
+        done = job.archive(
             spark, topics or None, location=location, format=format, dsn=dsn, progress=progress
         )
     invocation.print(done, nothing=nothing)

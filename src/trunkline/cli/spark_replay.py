@@ -46,18 +46,17 @@ def replay(
     conf: Conf = None,
 ) -> None:
     """Append the messages of a lake, an archive or a topic to a topic."""
-    from trunkline.spark.jobs.replay import check_names
-    from trunkline.spark.jobs.replay import replay as work
+    from trunkline.spark.jobs import replay as job
 
     def check(dsn: str) -> None:
-        check_names(dsn, origin, topic)
+        job.check(dsn, origin, topic, since=since, until=until)
 
     with running(invocation, "replay", master=master, remote=remote, conf=conf, check=check) as (
         spark,
         dsn,
         progress,
     ):
-        done = work(
+        done = job.replay(
             spark,
             origin,
             topic,

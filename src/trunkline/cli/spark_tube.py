@@ -159,7 +159,7 @@ def audit(
         Path | None, typer.Option(metavar="FILE", help="A page with a picture as well.")
     ] = None,
     patience: Annotated[
-        float, typer.Option(metavar="SECONDS", help="For changes that are under way.")
+        float, typer.Option(metavar="SECONDS", min=0, help="For changes that are under way.")
     ] = 60.0,
     master: Master = None,
     remote: Remote = None,

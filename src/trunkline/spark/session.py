@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -55,6 +56,9 @@ _LOCAL: Mapping[str, str] = {
 }
 
 
+_MASTER = re.compile(r"local$|local\[.+\]$|local-cluster\[.+\]$|spark://|k8s://|yarn$")
+
+
 def session(
     app: str, master: str | None = None, *, remote: str | None = None, **conf: str
 ) -> SparkSession:
@@ -68,6 +72,10 @@ def session(
 
     if master and remote:
         raise BadRequest("master and remote name two clusters.", hint="Leave one out.")
+    if master and not _MASTER.match(master):
+        raise BadRequest(
+            f'a master is local[N], spark://HOST:PORT, k8s://... or yarn, got "{master}".'
+        )
     builder = SparkSession.builder.appName(app)
     if remote:
         for name, value in conf.items():
@@ -105,6 +113,14 @@ def register(spark: SparkSession) -> SparkSession:
             if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
                 raise
     return spark
+
+
+def has_ended() -> bool:
+    """Whether the JVM that this process started is gone."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - nothing else tells
+    return process is not None and process.poll() is not None
 
 
 def append(rows: DataFrame, format: str, options: Mapping[str, str]) -> None:  # noqa: A002

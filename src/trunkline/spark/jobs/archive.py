@@ -85,8 +85,7 @@ def archive(
     died must be to be removed. Safe to start at any time, again and by several.
     """
     root = _root(location)
-    if format not in FORMATS:
-        raise Invalid(f'format is "delta" or "parquet", got "{format}".')
+    _check_format(format)
     dsn = connection.locate(dsn)
     with connection.plain_errors():
         db = connection.db(dsn)
@@ -99,8 +98,20 @@ def archive(
             return Run(spark, db, dsn, root, format, grace, progress, owner).archive(sorted(names))
 
 
-def planned(db: Db, topics: Sequence[str] | None, *, location: str) -> list[ArchivedTopic]:
+def _check_format(format: str) -> None:  # noqa: A002
+    if format not in FORMATS:
+        raise Invalid(f'format is "delta" or "parquet", got "{format}".')
+
+
+def planned(
+    db: Db,
+    topics: Sequence[str] | None,
+    *,
+    location: str,
+    format: str = "delta",  # noqa: A002
+) -> list[ArchivedTopic]:
     """What a run would do now; needs no Spark."""
+    _check_format(format)
     root = _root(location)
     return [
         ArchivedTopic(

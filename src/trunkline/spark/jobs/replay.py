@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core.errors import Invalid
@@ -52,7 +53,7 @@ def replay(
     """
     dsn = connection.locate(dsn)
     with connection.plain_errors():
-        rows = _origin(spark, origin, dsn, since, until)
+        rows = _origin(spark, origin, dsn, _moment("since", since), _moment("until", until))
         if where is not None:
             rows = rows.where(where)
         if "value" not in rows.columns:
@@ -73,9 +74,13 @@ def replay(
         return Replayed(origin, topic, messages)
 
 
-def check_names(dsn: str, origin: str, topic: str) -> None:
-    """Refuse an origin that makes no sense, and topics that are not there; needs no Spark."""
+def check(
+    dsn: str, origin: str, topic: str, *, since: str | None = None, until: str | None = None
+) -> None:
+    """Refuse what makes no sense, and topics that are not there; needs no Spark."""
     kind, place = _kind_and_place(origin)
+    for name, text in (("since", since), ("until", until)):
+        _moment(name, text)
     topics = [topic, place] if kind == "topic" else [topic]
     connection.db(dsn).run(calls.ends(topics))
 
@@ -87,16 +92,24 @@ def _kind_and_place(origin: str) -> tuple[str, str]:
     return kind, place
 
 
+def _moment(name: str, text: str | None) -> datetime | None:
+    try:
+        moment = None if text is None else datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid(f'{name} is a time such as 2026-01-31T12:00:00Z, got "{text}".') from None
+    return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment
+
+
 def _origin(
-    spark: SparkSession, origin: str, dsn: str, since: str | None, until: str | None
+    spark: SparkSession, origin: str, dsn: str, since: datetime | None, until: datetime | None
 ) -> DataFrame:
     kind, place = _kind_and_place(origin)
     if kind == "topic":
         options = {"dsn": dsn, "subscribe": place, "includeHeaders": "true"}
         if since:
-            options["startingTimestamp"] = since
+            options["startingTimestamp"] = since.isoformat()
         if until:
-            options["endingTimestamp"] = until
+            options["endingTimestamp"] = until.isoformat()
         return spark.read.format("trunkline.log").options(**options).load()
     if kind == "delta":
         rows = DeltaTable(place).read(spark)
@@ -106,7 +119,7 @@ def _origin(
         rows = spark.read.parquet(place)
     for bound, sign in ((since, ">="), (until, "<")):
         if bound is not None:
-            rows = rows.where(f"timestamp {sign} timestamp '{bound}'")
+            rows = rows.where(f"timestamp {sign} timestamp '{bound.isoformat()}'")
     return rows
 
 
