@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from trunkline.spark.log_source import LogOptions, LogSource, LogStreamReader
 from trunkline.spark.sink import BatchSink, StreamSink
 from trunkline.spark.table_source import TableSource
 from trunkline.spark.tube_lanes import Lanes
+from trunkline.testing import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,9 +63,7 @@ class Trap:
         if reached.exists():
             return
         reached.touch()
-        give_up = time.monotonic() + 60
-        while not go.exists() and time.monotonic() < give_up:
-            time.sleep(0.02)
+        wait_until(go.exists, 60)
 
 
 def set_trap(spark: SparkSession, trap: Trap) -> None:

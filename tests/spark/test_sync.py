@@ -12,6 +12,7 @@ import pytest
 import trunkline
 from trunkline.core.errors import Conflict, Invalid, NotFound
 from trunkline.spark import audit, backfill, sync
+from trunkline.spark.tube_lanes import Lanes
 from trunkline.testing import wait_until
 
 if TYPE_CHECKING:
@@ -107,6 +108,20 @@ def test_a_backfill_beside_a_running_sync_leaves_the_work_to_it_and_waits(
         assert running.result(60).rounds >= 1
 
 
+def test_a_backfill_takes_over_from_a_sync_that_died(
+    spark: SparkSession, dsn: str, tl: SyncPlatform
+) -> None:
+    run(dsn, "set session_replication_role = replica;" + FILL.format(first=1, last=500))
+    dead = Lanes(dsn, "lake", name="spark sync")  # it never does anything
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(backfill, spark, "lake", "table:app.copy", dsn=dsn)
+        wait_until(lambda: sum(row.backfill_entries for row in tl.tube.stats("lake")) > 0, 60)
+        assert not running.done()
+        dead.leave()
+        assert running.result(100).keys >= 500
+    assert table(dsn, "app.copy") == table(dsn, "app.orders")
+
+
 def test_rows_that_do_not_meet_the_condition_are_not_downstream(
     spark: SparkSession, dsn: str, tl: SyncPlatform
 ) -> None:
@@ -132,6 +147,16 @@ def test_a_function_is_given_the_rows_of_each_round(
     sync(spark, "lake", keep, dsn=dsn, once=True)
     assert sorted(row.id for row in seen) == list(range(1, 11))
     assert not any(row["_deleted"] for row in seen)
+
+
+def test_after_truncate_a_function_is_said_to_keep_what_it_has(
+    spark: SparkSession, dsn: str, tl: SyncPlatform, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert tl
+    run(dsn, "truncate app.orders")
+    with caplog.at_level("WARNING", "trunkline"):
+        sync(spark, "lake", lambda *_: None, dsn=dsn, once=True)
+    assert "rows that are gone stay" in caplog.text
 
 
 def test_a_round_that_fails_is_done_again_and_acknowledges_nothing_before(

@@ -31,7 +31,7 @@ from trunkline.spark.events_rows import COLUMNS, OF_DELIVERIES, Part
 from trunkline.spark.options import Options, Words
 from trunkline.spark.plan import Range
 from trunkline.spark.positions import EARLIEST, LATEST
-from trunkline.spark.reading import Reading
+from trunkline.spark.reading import Reading, StreamReading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -169,10 +169,10 @@ class EventsReader(_Reading, DataSourceReader):
             return self._plan(start, stop - 1)
 
 
-class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class EventsStreamReader(
+    _Reading, StreamReading[EventsOptions], DataSourceStreamReader, SupportsTriggerAvailableNow
+):
     """Reads on from where the checkpoint ends; wakes up when events are numbered."""
-
-    stays = ("_arrivals",)
 
     def __init__(self, options: EventsOptions, schema: StructType):
         super().__init__(options, schema)

@@ -29,7 +29,7 @@ from trunkline.spark.log_schema import COLUMNS, schema_of
 from trunkline.spark.options import Options, Words
 from trunkline.spark.plan import Range
 from trunkline.spark.positions import EARLIEST, LATEST, Positions, parse_offsets
-from trunkline.spark.reading import Reading
+from trunkline.spark.reading import Reading, StreamReading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -265,10 +265,10 @@ class LogReader(_Reading, DataSourceReader):
             return [LogPartition(one) for one in plan.split(ranges, self._options.min_partitions)]
 
 
-class LogStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LogStreamReader(
+    _Reading, StreamReading[LogOptions], DataSourceStreamReader, SupportsTriggerAvailableNow
+):
     """Reads on from where the checkpoint ends; wakes up when something is appended."""
-
-    stays = ("_arrivals",)
 
     def __init__(self, options: LogOptions, schema: StructType):
         super().__init__(options, schema)

@@ -13,17 +13,11 @@ OptionsT = TypeVar("OptionsT", bound="Options")
 
 
 class Reading(Generic[OptionsT]):
-    """Options, and the database: the driver locates it, tasks are told."""
-
-    stays: ClassVar[tuple[str, ...]] = ()
-    """Attributes that do not travel to tasks."""
+    """Options, and where the database is."""
 
     def __init__(self, options: OptionsT):
         self._options = options
         self._dsn: str | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, **dict.fromkeys(self.stays), "_dsn": self.dsn}
 
     @property
     def dsn(self) -> str:
@@ -31,3 +25,13 @@ class Reading(Generic[OptionsT]):
         if self._dsn is None:
             self._dsn = connection.locate(self._options.dsn)
         return self._dsn
+
+
+class StreamReading(Reading[OptionsT]):
+    """The driver of a stream locates the database; tasks are told, and get nothing that is open."""
+
+    stays: ClassVar[tuple[str, ...]] = ("_arrivals",)
+    """Attributes that do not travel to tasks."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, **dict.fromkeys(self.stays), "_dsn": self.dsn}

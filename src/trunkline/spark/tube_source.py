@@ -26,7 +26,7 @@ from trunkline.core.errors import Invalid, PositionTrimmed
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.arrivals import Arrivals
 from trunkline.spark.options import Options
-from trunkline.spark.reading import Reading
+from trunkline.spark.reading import Reading, StreamReading
 from trunkline.spark.tube_lanes import Lanes
 from trunkline.spark.tube_rows import Slice, Span
 from trunkline.tube import calls
@@ -156,7 +156,9 @@ class TubeReader(_Reading, DataSourceReader):
             return self._plan(spans)
 
 
-class TubeStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class TubeStreamReader(
+    _Reading, StreamReading[TubeOptions], DataSourceStreamReader, SupportsTriggerAvailableNow
+):
     """Works a tube: reads on from the checkpoint, acknowledges what lies before it."""
 
     stays = ("_lanes", "_arrivals")

@@ -2,7 +2,7 @@
 
 The keys of the table go into the tube chunk by chunk, behind live changes; the rows behind them are
 read and written in parallel by the same rounds that `sync` does. Where somebody works the tube
-already, the chunks are left to them, and the job only waits.
+already, the chunks are left to them, and the job only waits; if they die, it takes over.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from trunkline.core import lease
 from trunkline.core.errors import Conflict
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.jobs.job import silent
@@ -19,8 +20,11 @@ from trunkline.spark.jobs.targets import pairs
 from trunkline.tube import calls
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from pyspark.sql import SparkSession
 
+    from trunkline.core.db import Db
     from trunkline.spark.jobs.job import Progress
     from trunkline.spark.jobs.targets import Function, Target
     from trunkline.tube.models import Backfill
@@ -52,23 +56,37 @@ def backfill(
         db = connection.db(dsn)
         pairs(tube, to, relation=None, dsn=dsn, target_dsn=target_dsn)
         name = None if relation is None else tube_rows.attached(dsn, tube, relation).relation
-        db.run(calls.backfill_schedule(tube, relation=name, chunk=_CHUNK))
-        try:
-            job = Sync(spark, tube, to, None, dsn, target_dsn, parallelism)
-        except Conflict:
-            return _watch(dsn, tube, progress, halt)
-        try:
-            done = Synced()
-            while not halt.is_set():
-                _emit(dsn, tube)
-                done = job.run(once=True, progress=silent, stop=halt)
-                rows = _active(dsn, tube)
-                _tell(progress, rows, done)
-                if not rows:
-                    return job.run(once=True, progress=silent, stop=halt)
-            return done
-        finally:
-            job.close()
+        scheduled = db.run(calls.backfill_schedule(tube, relation=name, chunk=_CHUNK))
+        total = sum(row.keys_estimate for row in _status(dsn, tube) if row.backfill in scheduled)
+
+        def told(keys: int, _total: int | None, what: str) -> None:
+            progress(keys, max(keys, total), what)
+
+        while not halt.is_set():
+            try:
+                job = Sync(spark, tube, to, None, dsn, target_dsn, parallelism)
+            except Conflict:
+                if _watch(dsn, tube, progress, halt):
+                    break
+                continue
+            try:
+                return _deliver(job, dsn, tube, told, halt)
+            finally:
+                job.close()
+        return Synced()
+
+
+def _deliver(job: Sync, dsn: str, tube: str, progress: Progress, halt: threading.Event) -> Synced:
+    done = Synced()
+    while not halt.is_set():
+        _emit(dsn, tube)
+        done = job.run(once=True, progress=progress, stop=halt)
+        rows = _active(dsn, tube)
+        if waits := next((row.waits_for for row in rows if row.waits_for), None):
+            progress(done.keys, None, f"waits for {waits}")
+        if not rows:
+            return job.run(once=True, progress=progress, stop=halt)
+    return done
 
 
 def planned(dsn: str, tube: str, relation: str | None) -> list[dict[str, Any]]:
@@ -96,27 +114,41 @@ def _emit(dsn: str, tube: str) -> None:
                 break
 
 
-def _watch(dsn: str, tube: str, progress: Progress, halt: threading.Event) -> Synced:
-    """Somebody else works the tube: emit the chunks, and wait until they are delivered."""
+def _watch(dsn: str, tube: str, progress: Progress, halt: threading.Event) -> bool:
+    """Somebody else works the tube: emit the chunks, and wait until they are delivered.
+
+    False when nobody does any more.
+    """
     db = connection.db(dsn)
-    done, busy = Synced(), True
-    while busy and not halt.is_set():
+    while not halt.is_set():
         _emit(dsn, tube)
-        rows = _active(dsn, tube)
-        _tell(progress, rows, done)
+        active = _active(dsn, tube)
+        _tell(progress, active)
         db.run(calls.flush())
-        waits = any(row.backfill_entries for row in db.run(calls.stats(tube)))
-        busy = bool(rows or waits)
+        lanes = db.run(calls.stats(tube))
+        if not active and not any(lane.backfill_entries for lane in lanes):
+            return True
+        if not any(lane.process and _lives(db, lane.process) for lane in lanes):
+            return False
         halt.wait(_PAUSE)
-    return done
+    return False
+
+
+def _lives(db: Db, process: UUID) -> bool:
+    rest = db.run(lease.rest(process))
+    return rest is not None and rest.total_seconds() > 0
+
+
+def _status(dsn: str, tube: str) -> list[Backfill]:
+    return connection.db(dsn).run(calls.backfill_status(tube))
 
 
 def _active(dsn: str, tube: str) -> list[Backfill]:
-    return [row for row in connection.db(dsn).run(calls.backfill_status(tube)) if row.active]
+    return [row for row in _status(dsn, tube) if row.active]
 
 
-def _tell(progress: Progress, rows: list[Backfill], done: Synced) -> None:
+def _tell(progress: Progress, rows: list[Backfill]) -> None:
     emitted = sum(row.keys_done for row in rows)
-    total = sum(row.keys_estimate for row in rows) or None
+    total = sum(row.keys_estimate for row in rows)
     waits = next((row.waits_for for row in rows if row.waits_for), None)
-    progress(emitted or done.keys, total, f"waits for {waits}" if waits else "keys")
+    progress(emitted, total or None, f"waits for {waits}" if waits else "keys emitted")

@@ -23,7 +23,7 @@ from trunkline.core.errors import Invalid, Unavailable
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.arrivals import Arrivals
 from trunkline.spark.jobs.job import plain_failures, silent, slots
-from trunkline.spark.jobs.targets import pairs
+from trunkline.spark.jobs.targets import Applied, pairs
 from trunkline.spark.tube_lanes import Lanes
 from trunkline.spark.tube_rows import DELETED, Span
 from trunkline.tube import calls
@@ -256,6 +256,13 @@ class Sync:
         table, target = self._tables[relation], self._targets[relation]
         present = target.read(self._spark)
         if present is None:
+            if isinstance(target, Applied):
+                logger.warning(
+                    "rows that are gone stay: a function cannot be asked what it holds",
+                    tube=self._tube,
+                    relation=relation,
+                    target=target.name,
+                )
             return
         keys = list(table.key_columns)
         listed = ", ".join(f'"{name}"' for name in keys)
