@@ -85,7 +85,7 @@ THEMES = {
     },
     "core": {
         "Settings and roles": "config_list config_get config_set roles_grant",
-        "Leases": "lease_renew lease_ttl lease_end lease_list",
+        "Leases": "lease_renew lease_ttl lease_rest lease_end lease_list",
         "Owners": "owner_take owner_release owner_of",
         "History": "incarnation",
         "Upkeep": "maintain duty_list ring_list doctor_blockers rings_rotate leases_expire",
