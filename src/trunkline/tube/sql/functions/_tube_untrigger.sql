@@ -19,7 +19,7 @@ begin
                  where g.tgname like format('trunkline\_tube\_%s\_%%', attached.attachment) loop
       execute format('drop trigger %I on %s', hook.tgname, hook.child);
     end loop;
-    perform trunkline._tube_functions_drop(attached.attachment);
+    perform trunkline._hook_function_drop('trunkline_tube_' || attached.attachment);
   end loop;
 end $$;
 select trunkline._access('_tube_untrigger(trunkline.tube_table[])', 'writer');

@@ -12,7 +12,7 @@ begin
                    where a.detached_at is null and not exists (select from pg_class c where c.oid = a.relation) for update skip locked loop
     perform trunkline._tube_put_control(attached, 'truncate', null, 0);
     perform trunkline._tube_table_end(attached.attachment);
-    perform trunkline._tube_functions_drop(attached.attachment);
+    perform trunkline._hook_function_drop('trunkline_tube_' || attached.attachment);
   end loop;
   for attached in select a.* from trunkline.tube_table a where a.detached_at is null loop
     delete from trunkline.tube_hook h where h.attachment = attached.attachment and not exists (select from trunkline._hook_tree(attached.relation) r where r = h.relation);

@@ -1,0 +1,43 @@
+/* What the watch of a table should look like; TL403 for a table of somebody else, TL422 for what does not fit. */
+create or replace function trunkline._broker_watch_wanted(relation regclass, operations text[], columns text[], condition text)
+returns trunkline.broker_watched_table language plpgsql stable as $$
+declare
+  wanted trunkline.broker_watched_table;
+  class record;
+  other text;
+begin
+  select c.relkind, c.relowner, c.relname, n.nspname, c.relpersistence into class
+    from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = relation;
+  if not found or class.relkind not in ('r', 'p') or class.relpersistence = 't' or class.nspname in ('trunkline', 'pg_catalog', 'information_schema') then
+    perform trunkline._raise('TL422', format('%s is not a table that can be watched.', coalesce(relation::text, 'NULL')),
+      'Watch a table that is neither temporary nor of the system.');
+  elsif not pg_has_role(class.relowner, 'usage') then
+    perform trunkline._raise('TL403', format('table %s belongs to %s: only its owner may watch it.', relation, class.relowner::regrole));
+  elsif not has_function_privilege(class.relowner, 'trunkline._broker_capture(text, text, jsonb, text[], jsonb[], text[], jsonb[])', 'execute') then
+    perform trunkline._raise('TL403', format('events of table %s are published for its owner %s, who may not publish.', relation, class.relowner::regrole),
+      format('Have a DBA run: grant trunkline_writer to %s;', class.relowner::regrole));
+  elsif operations is null or cardinality(operations) = 0 then
+    perform trunkline._raise('TL422', 'choose at least one of on_insert, on_update, on_delete, on_truncate, each of them true or false.');
+  end if;
+  select format('"%s"', k) into other from unnest(columns) k
+   where not exists (select from trunkline._broker_watch_columns(relation) c where c.name = k and not c.extra) limit 1;
+  if found or cardinality(columns) = 0 then
+    perform trunkline._raise('TL422', format('columns are names of columns of table %s, got %s.', relation, coalesce(other, 'none')), 'Leave columns out for all of them.');
+  end if;
+  wanted.relation := relation;
+  wanted.relation_name := format('%I.%I', class.nspname, class.relname);
+  wanted.topic := lower(class.nspname || '.' || class.relname);
+  wanted.operations := operations;
+  wanted.columns := (select array_agg(c.name order by c.place) from trunkline._broker_watch_columns(relation) c where c.name = any (_broker_watch_wanted.columns));
+  wanted.key_columns := array(
+    select a.attname::text from pg_index i
+      cross join lateral unnest(i.indkey::int2[]) with ordinality k (attnum, place)
+      join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+     where i.indrelid = relation and i.indisprimary and k.place <= i.indnkeyatts order by k.place);
+  wanted.condition := nullif(condition, '');
+  if trunkline._event_fault(wanted.topic || '.truncate', null, null) is not null then
+    perform trunkline._raise('TL422', trunkline._event_fault(wanted.topic || '.truncate', null, null), 'Topics are made of the name of the table.');
+  end if;
+  return wanted;
+end $$;
+select trunkline._access('_broker_watch_wanted(regclass, text[], text[], text)', 'writer');
