@@ -55,7 +55,7 @@ begin
   foreach name in array array[  -- TRUNCATE of every slot of every ring would take longer
     'lease', 'owner', 'party', 'tick', 'cursor', 'cursor_key', 'event', 'event_due', 'delivery',
     'webhook_log',
-    'broker_topic', 'broker_group', 'broker_condition'] loop
+    'broker_topic', 'broker_group', 'broker_condition', 'broker_watched_table'] loop
     execute format('delete from trunkline.%I', name);
   end loop;
   update trunkline.config set value = default_value where value <> default_value;

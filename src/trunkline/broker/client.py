@@ -6,7 +6,13 @@ from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from trunkline.broker import calls, handler_calls, subscription_calls, webhook_calls
+from trunkline.broker import (
+    calls,
+    handler_calls,
+    subscription_calls,
+    watch_calls,
+    webhook_calls,
+)
 from trunkline.broker.enqueue import Enqueuer
 from trunkline.broker.forwarder import BrokerForwarder
 from trunkline.broker.handlers import condition_text
@@ -189,6 +195,9 @@ class Broker(AsyncFace):
     groups = awaited(calls.groups)
     lag = awaited(calls.lag)
     read = awaited(calls.read)
+    watch = awaited(watch_calls.watch)
+    unwatch = awaited(watch_calls.unwatch)
+    watched = awaited(watch_calls.watched)
     seek = awaited(calls.seek)
     schedule = awaited(calls.schedule)
     scheduled = awaited(calls.scheduled)
@@ -380,6 +389,9 @@ class SyncBroker(SyncFace):
     groups = blocking(calls.groups)
     lag = blocking(calls.lag)
     read = blocking(calls.read)
+    watch = blocking(watch_calls.watch)
+    unwatch = blocking(watch_calls.unwatch)
+    watched = blocking(watch_calls.watched)
     seek = blocking(calls.seek)
     schedule = blocking(calls.schedule)
     scheduled = blocking(calls.scheduled)

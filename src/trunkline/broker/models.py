@@ -178,3 +178,20 @@ class Scheduled:
     began_at: datetime | None
     status: str | None
     message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedTable:
+    """A watched table; ``fault`` says what is wrong, ``parts`` counts its partitions."""
+
+    watch: int
+    relation: str
+    relation_name: str
+    topic: str
+    operations: list[str]
+    columns: list[str] | None
+    key_columns: list[str]
+    condition: str | None
+    fault: str | None
+    watched_at: datetime
+    parts: int | None = None

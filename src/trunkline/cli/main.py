@@ -21,6 +21,7 @@ from trunkline.cli import (
     broker_handlers,
     broker_stream,
     broker_subscriptions,
+    broker_watch,
     db,
     demo,
     doctor,
@@ -60,7 +61,14 @@ app.add_typer(log.app, name="log")
 for part in (log_append, log_read, log_groups, log_upkeep):
     part.add_to(log.app)
 app.add_typer(broker.app, name="broker")
-for part in (broker_subscriptions, broker_groups, broker_stream, broker_handlers, broker_bench):
+for part in (
+    broker_subscriptions,
+    broker_groups,
+    broker_stream,
+    broker_handlers,
+    broker_watch,
+    broker_bench,
+):
     part.add_to(broker.app)
 app.add_typer(tube.app, name="tube")
 tube_run.add_to(tube.app)

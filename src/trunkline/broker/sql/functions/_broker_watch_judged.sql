@@ -4,6 +4,6 @@
 create or replace function trunkline._broker_watch_judged(operation text, relation regclass, key_columns text[], by_key boolean)
 returns text language sql stable as $$
   select trunkline._broker_watch_events(operation, format(t, 'old_rows', relation), format(t, 'new_rows', relation), case when by_key then 'key' else 'judged' end, key_columns)
-    from (values ('(select row_number() over () as n, j.* from %I r cross join lateral trunkline._broker_watch_judge(r::%s, $1, $2, $3, $4) j)')) v (t);
+    from (values ('(select row_number() over () as n, j.* from %I r cross join lateral trunkline._broker_watch_judge((r.*)::%s, $1, $2, $3, $4) j)')) v (t);
 $$;
 select trunkline._access('_broker_watch_judged(text, regclass, text[], boolean)', 'writer');

@@ -1,9 +1,11 @@
-/* Watched tables, what is watched of them, and what is wrong: fault is NULL when every write is seen as it was asked for. */
+/* Watched tables, what is watched of them, and what is wrong: fault is NULL when every write is seen as it was asked for.  parts
+   counts the partitions and the tables that inherit. */
 create or replace function trunkline.broker_watched(relation regclass default null)
-returns table (relation regclass, topic text, operations text[], columns text[], key_columns text[], condition text, parts int, fault text, watched_at timestamptz)
+returns table (watch int, relation regclass, relation_name text, topic text, operations text[], columns text[], key_columns text[], condition text,
+  fault text, watched_at timestamptz, parts int)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select w.relation, w.topic, w.operations, w.columns, w.key_columns, w.condition,
-         (select count(*)::int - 1 from trunkline._hook_tree(w.relation) r), coalesce(w.fault, trunkline._broker_watch_fault(w)), w.watched_at
+  select w.watch, w.relation, w.relation_name, w.topic, w.operations, w.columns, w.key_columns, w.condition,
+         coalesce(w.fault, trunkline._broker_watch_fault(w)), w.watched_at, (select count(*)::int - 1 from trunkline._hook_tree(w.relation) r)
     from trunkline.broker_watched_table w join pg_class c on c.oid = w.relation
    where $1 is null or w.relation = $1
    order by w.watch;
