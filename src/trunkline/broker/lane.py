@@ -110,11 +110,13 @@ class Lane:
         self._uncommitted += len(events)
 
     def must_commit(self) -> bool:
-        """Whether it is time to commit the position, though there is more to do."""
+        """Whether it is time to commit the position."""
+        return self._uncommitted >= UNCOMMITTED or (self.worked and not self.commit_in())
+
+    def commit_in(self) -> float:
+        """Seconds that the commit of what is done may wait for more to be done."""
         waited = time.monotonic() - self._uncommitted_since
-        return self._uncommitted >= UNCOMMITTED or (
-            self._uncommitted > 0 and waited > _COMMIT_AFTER
-        )
+        return max(0.0, _COMMIT_AFTER - waited)
 
     def position(self) -> int:
         """Everything up to here is done: also what was looked at and was not for us."""

@@ -393,17 +393,16 @@ class HandlerWorker:
         )
 
     async def _idle(self, lane: Lane) -> None:
-        """Nothing is to be done: commit, and wait until something is."""
+        """Nothing is to be done: commit after a moment, and wait until something is."""
+        if lane.worked and await _woken(lane, lane.commit_in()):
+            return
         await self._commit(lane)
         if lane.is_suspect and lane.has_read_all and not lane.queue:
             lane.suspect_left = 0
             await self._attempts.trust(lane)
         lane.resting = True
         self._woken.set()
-        timeout = None if lane.due is None else max(0.0, lane.due - time.monotonic())
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                await lane.woken.wait()
+        await _woken(lane, None if lane.due is None else max(0.0, lane.due - time.monotonic()))
 
     async def _commit(self, lane: Lane) -> None:
         up_to = lane.position()
@@ -462,6 +461,16 @@ class HandlerWorker:
         with suppress(TrunklineError, OSError):
             await self._leave(process)
         self._lanes.clear()
+
+
+async def _woken(lane: Lane, timeout: float | None) -> bool:
+    """Wait until something is to be done; False when that takes too long."""
+    try:
+        async with asyncio.timeout(timeout):
+            await lane.woken.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 def _is_trouble(error: BaseException) -> bool:
