@@ -132,6 +132,13 @@ async def test_a_wake_up_during_a_run_is_not_lost() -> None:
     await task
 
 
+async def test_a_service_may_ask_for_a_pause_between_two_runs_that_found_work() -> None:
+    service = Scripted(5, 0, 7, interval=0.8)
+    service.pause = 0.003
+    loop = Loop(service, metrics=Metrics())
+    assert [await loop._step() for _ in range(3)] == [0.003, 0.1, 0.003]
+
+
 async def test_idle_loops_wait_longer_and_longer_up_to_their_interval() -> None:
     service = Scripted(0, 0, 0, 0, 0, 5, 0, interval=0.8)
     loop = Loop(service, metrics=Metrics())

@@ -1,9 +1,9 @@
 """Background work: a `Service` does a little, a `Loop` repeats it, a `Supervisor` runs all.
 
 A service never loops, sleeps or catches by itself; tests call `run_once`. A loop goes on at once
-while there is work, waits longer and longer (up to the service's interval) while there is none, and
-outlives whatever a service raises. To stop, a run that is under way is finished first, within the
-supervisor's grace.
+(or after the pause that a service asks for) while there is work, waits longer and longer (up to the
+service's interval) while there is none, and outlives whatever a service raises. To stop, a run that
+is under way is finished first, within the supervisor's grace.
 """
 
 from __future__ import annotations
