@@ -156,6 +156,7 @@ create table trunkline.delivery (
   at timestamptz not null,
   constraint delivery_pkey primary key (group_id, lane, first, slot)
 ) partition by list (slot);
+alter table trunkline.delivery alter positions set storage external;  -- rising numbers: compressing them takes longer than writing them
 comment on table trunkline.delivery is 'Which events go to which subscriptions of a group; n deliveries from number first on.';
 comment on column trunkline.delivery.lowest is 'The lowest of the positions: the event must stay as long as this is not read.';
 

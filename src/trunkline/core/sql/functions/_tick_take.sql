@@ -8,6 +8,7 @@ declare
   source record;
   space int := trunkline._xid_space();
   last trunkline.tick;
+  newer trunkline.tick;
   seen record;
   total int;
 begin
@@ -26,8 +27,11 @@ begin
   if not found then
     return 0;
   end if;
-  last := trunkline._tick_latest(sequence);
-  seen := trunkline._tick_new(source.source, source.tag, last, space);
+  newer := trunkline._tick_latest(sequence);
+  if newer.tick is distinct from last.tick then
+    last := newer;
+    seen := trunkline._tick_new(source.source, source.tag, last, space);
+  end if;  -- otherwise what was seen before the lock is still all that follows the last tick, as of its snapshot
   total := coalesce(cardinality(seen.seqs), 0);
   if total = 0 and last.xid_space = space then
     return 0;
