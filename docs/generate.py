@@ -74,7 +74,7 @@ THEMES = {
         "Events": "publish publish_many topic events head event_id_text event_time",
         "Numbering": "tick release next_due",
         "Subscriptions": "subscribe unsubscribe subscriptions explain resume topic_matches hold",
-        "Groups": "group group_delete groups lag seek join leave",
+        "Groups": "group group_delete handler_delete groups lag seek join leave",
         "Reading": "read commit fetch look deliveries scan ends",
         "Retries and dead letters": "fail park retries retried trial "
         "dead_list dead_show dead_retry dead_discard",

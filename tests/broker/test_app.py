@@ -18,6 +18,7 @@ from tests.fixtures.asking import ask, column
 import trunkline
 from trunkline.broker.delivered import Delivered
 from trunkline.broker.models import Event, NewEvent
+from trunkline.broker.worker import HandlerWorker
 from trunkline.testing import eventually
 
 if TYPE_CHECKING:
@@ -695,6 +696,26 @@ async def test_a_handler_behind_the_history_goes_on_from_the_first_there_is(
         session.execute("update trunkline.broker_group set trimmed_to = 2")
         async with running(app):
             await eventually(lambda: seen == ["a3"])
+
+
+async def test_a_seek_to_an_earlier_place_is_followed_by_a_running_handler(
+    app: trunkline.App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HandlerWorker, "rejoin_every", 0.2)
+    seen: list[str] = []
+
+    @app.on("orders", group="g", name="handle")
+    async def handle(event: Event) -> None:
+        seen.append(event.payload)
+
+    async with running(app):
+        await publish(app, "a1", "a2")
+        await eventually(lambda: seen == ["a1", "a2"])
+        await app.platform.broker.seek("g", handler="handle", up_to=0)
+        await eventually(lambda: seen == ["a1", "a2"] * 2)
+        await publish(app, "a3")
+        await eventually(lambda: len(seen) == 5)
+    assert seen[-1] == "a3"
 
 
 async def test_events_that_have_left_before_their_deliveries_hold_up_nobody(

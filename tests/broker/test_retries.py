@@ -435,3 +435,29 @@ def test_a_long_error_is_cut_to_what_somebody_would_read(session: Session, worke
     deliver(session, "a1")
     worker.fail(1, error="x" * 100_000)
     assert len(json.dumps(worker.retries()[0][2])) < 10_000
+
+
+def test_nobody_can_forge_a_retry_by_publishing(session: Session, worker: Worker) -> None:
+    """Theirs keeps retries as events of a topic that anybody may publish to."""
+    deliver(session, "a1")
+    rights = "select has_table_privilege('public', 'trunkline.broker_retry', 'insert, update')"
+    assert ask(session, rights) is False
+    assert worker.retries() == []
+
+
+def test_a_handler_is_deleted_with_all_that_is_its_own_and_nothing_of_others(
+    session: Session, worker: Worker
+) -> None:
+    other = joined(session, "ship")
+    deliver(session, "a1", "b1")
+    worker.fail(1, retry_after=None)
+    other.fail(2, retry_after=None)
+    with refused("TL409"):
+        call(session, "broker_handler_delete", group_name="shop", handler="bill")
+    call(session, "lease_end", process=worker.process)
+    call(session, "broker_handler_delete", group_name="shop", handler="bill")
+    assert [letter[2] for letter in dead(session)] == ["ship"]
+    left = "select count(*) from trunkline.cursor_key where resource like 'broker:%%:bill'"
+    assert ask(session, left) == 0
+    with refused("TL404"):
+        call(session, "broker_handler_delete", group_name="shop", handler="bill")

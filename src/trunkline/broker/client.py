@@ -215,6 +215,7 @@ class Broker(AsyncFace):
             BrokerWebhooks(self._db, self._lease, self._listener),
         ]
 
+    handler_delete = awaited(handler_calls.handler_delete)
     dead_list = awaited(handler_calls.dead_list)
     dead_show = awaited(handler_calls.dead_show)
     dead_retry = awaited(handler_calls.dead_retry)
@@ -395,6 +396,7 @@ class SyncBroker(SyncFace):
     seek = blocking(calls.seek)
     schedule = blocking(calls.schedule)
     scheduled = blocking(calls.scheduled)
+    handler_delete = blocking(handler_calls.handler_delete)
     dead_list = blocking(handler_calls.dead_list)
     dead_show = blocking(handler_calls.dead_show)
     dead_retry = blocking(handler_calls.dead_retry)

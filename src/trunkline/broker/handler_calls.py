@@ -206,6 +206,11 @@ def hasten(group: str, handler: str) -> Call[int]:
     return Call("_broker_hasten", {"group_name": group, "handler": handler}, scalar)
 
 
+def handler_delete(group_name: str, handler: str) -> Call[None]:
+    """Delete a handler that nobody will run again, with its positions and dead letters."""
+    return Call("broker_handler_delete", {"group_name": group_name, "handler": handler}, nothing)
+
+
 def dead_list(
     group_name: str | None = None, *, handler: str | None = None
 ) -> Call[list[DeadLetter]]:

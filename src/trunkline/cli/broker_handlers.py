@@ -24,6 +24,12 @@ Letters = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the tree."""
     command(app, example="trunkline broker worker shop.handlers:app", panel="Handlers")(worker)
+    command(
+        app,
+        "handler-delete",
+        example="trunkline broker handler-delete billing old_bill",
+        panel="Handlers",
+    )(handler_delete)
     app.add_typer(dead, name="dead", rich_help_panel="Handlers")
 
 
@@ -38,6 +44,19 @@ def worker(
 ) -> None:
     """Run the handlers of an app until told to stop."""
     run_async(_worker(invocation, app, services=not no_services))
+
+
+def handler_delete(
+    invocation: Invocation,
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group.")],
+    handler: Annotated[str, typer.Argument(metavar="HANDLER", help="The handler.")],
+) -> None:
+    """Delete a handler that nobody will run again, with its positions and dead letters."""
+    from trunkline.broker import handler_calls
+
+    with invocation.session() as session:
+        session.run(handler_calls.handler_delete(group, handler))
+    say(f"Deleted {handler} of {group}.")
 
 
 @command(dead, "list", example="trunkline broker dead list --group billing", reads=True)
