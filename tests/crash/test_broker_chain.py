@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from tests.crash.victims import running
 
 from trunkline.core import migrate
 from trunkline.testing import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from trunkline.core.embedded import Server
 
 pytestmark = pytest.mark.crash
-PROGRAM = Path(__file__).with_name("broker_chain.py")
+PROGRAM = "broker_chain.py"
 KEYS = [f"k{number}" for number in range(12)]
-
-
-@contextmanager
-def running(dsn: str, part: str) -> Iterator[subprocess.Popen[str]]:
-    """A part of the broker in a process that is killed at the end of the block."""
-    with subprocess.Popen(
-        [sys.executable, str(PROGRAM), dsn, part], stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            yield process
-        finally:
-            process.kill()
 
 
 def prepare(server: Server) -> str:
@@ -115,10 +98,13 @@ def play(server: Server, seed: int, turns: int) -> None:
     dsn = prepare(server)
     chance = random.Random(seed)
     n = 0
-    with running(dsn, "worker"):
+    with running(PROGRAM, dsn, "worker"):
         pass  # registered: from now on every event is for it
     for _ in range(turns):
-        with running(dsn, "services") as services, running(dsn, "worker") as worker:
+        with (
+            running(PROGRAM, dsn, "services") as services,
+            running(PROGRAM, dsn, "worker") as worker,
+        ):
             with psycopg.connect(dsn, autocommit=True) as connection:
                 publisher = Publisher(connection, chance, n)
                 for _ in range(chance.randrange(5, 25)):
@@ -130,7 +116,7 @@ def play(server: Server, seed: int, turns: int) -> None:
             if chance.random() < 0.5:
                 server.kill()
                 server.start()
-    with running(dsn, "services"), running(dsn, "worker"):
+    with running(PROGRAM, dsn, "services"), running(PROGRAM, dsn, "worker"):
         wait_until(lambda: settled(dsn), 60, also=(psycopg.Error,))
 
 

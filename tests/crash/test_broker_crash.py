@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 import time
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from tests.crash.victims import running
 
 from trunkline.core import migrate
 from trunkline.testing import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from trunkline.core.embedded import Server
 
 pytestmark = pytest.mark.crash
-PROGRAM = Path(__file__).with_name("broker_worker.py")
+PROGRAM = "broker_worker.py"
 KEYS = "abcdef"
 # Repetitions are allowed, but whatever comes first must come in the order of the key.
 OUT_OF_ORDER = """
@@ -32,20 +29,6 @@ select key, n, last from (
                               and 1 preceding) as last
     from (select key, n, min(place) as first from noted group by key, n) f) o
 where n < last"""
-
-
-@contextmanager
-def working(dsn: str) -> Iterator[subprocess.Popen[str]]:
-    """An app in a process that is killed at the end of the block."""
-    with subprocess.Popen(
-        [sys.executable, str(PROGRAM), dsn], stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            yield process
-        finally:
-            process.kill()
 
 
 def prepare(server: Server) -> str:
@@ -105,14 +88,14 @@ def test_every_event_has_its_effect_once_and_in_order_after_apps_and_the_server_
     chance = random.Random(seed)
     publisher = Publisher(dsn, chance)
     for turn in range(4):
-        with working(dsn):
+        with running(PROGRAM, dsn):
             publisher.publish(chance.randrange(10, 30))
             time.sleep(chance.uniform(0, 1.2))  # the moment of the kill is what chance is for
             publisher.publish(chance.randrange(10, 30))
             if turn % 2:
                 server.kill()
                 server.start()
-    with working(dsn):
+    with running(PROGRAM, dsn):
         wait_until(lambda: settled(dsn, publisher.published), 45, also=(psycopg.Error,))
 
 
@@ -136,14 +119,14 @@ def test_an_event_that_kills_its_process_is_a_dead_letter_in_the_end_and_the_oth
 
         while not dead_letters():
             assert deaths < 10
-            with working(dsn) as process:
+            with running(PROGRAM, dsn) as process:
                 wait_until(lambda: process.poll() is not None or bool(dead_letters()), 30)
                 deaths += process.poll() is not None
         [(key, attempts, error, _)] = dead_letters()
         assert (key, attempts) == ("k1", 1)
         assert "died" in error
         assert 2 <= deaths <= 4
-        with working(dsn):
+        with running(PROGRAM, dsn):
             others = {(f"harmless {n}",) for n in range(10) if n % 3 != 1} | {("harmless 1",)}
             survived = "select distinct name from survived"
             wait_until(lambda: set(connection.execute(survived).fetchall()) == others, 30)

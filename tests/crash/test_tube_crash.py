@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
-import sys
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from tests.crash.victims import running
 
 from trunkline.core import migrate
 from trunkline.testing import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from trunkline.core.embedded import Server
 
 pytestmark = pytest.mark.crash
-PROGRAM = Path(__file__).with_name("tube_worker.py")
+PROGRAM = "tube_worker.py"
 CHANGES = (
     "insert into item values (%(key)s, %(name)s) on conflict (id) do update set name = %(name)s",
     "update item set name = %(name)s where id %% 7 = %(key)s %% 7",
@@ -37,20 +34,6 @@ union all
 (select key, document from copied where document is not null
  except select id::text, to_jsonb(item) from item)"""
 WAITING = "select sum(live_entries + backfill_entries) from trunkline.tube_stats()"
-
-
-@contextmanager
-def working(dsn: str) -> Iterator[subprocess.Popen[str]]:
-    """A worker process that is killed at the end of the block."""
-    with subprocess.Popen(
-        [sys.executable, str(PROGRAM), dsn], stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            yield process
-        finally:
-            process.kill()
 
 
 def prepare(server: Server) -> str:
@@ -87,12 +70,12 @@ def test_the_downstream_equals_the_table_after_workers_and_the_server_were_kille
     dsn = prepare(server)
     chance = random.Random(seed)
     for turn in range(5):
-        with working(dsn), psycopg.connect(dsn, autocommit=True) as connection:
+        with running(PROGRAM, dsn), psycopg.connect(dsn, autocommit=True) as connection:
             change(connection, chance, chance.randrange(20, 60))
             if turn % 2:
                 server.kill()
                 server.start()
-    with working(dsn):
+    with running(PROGRAM, dsn):
         wait_until(lambda: settled(dsn), 30, also=(psycopg.Error,))
 
 
@@ -101,10 +84,10 @@ def test_a_worker_that_slept_past_its_lease_harms_nothing_when_it_wakes(
 ) -> None:
     dsn = prepare(own_server())
     chance = random.Random(3)
-    with psycopg.connect(dsn, autocommit=True) as connection, working(dsn) as sleeper:
+    with psycopg.connect(dsn, autocommit=True) as connection, running(PROGRAM, dsn) as sleeper:
         change(connection, chance, 30)
         sleeper.send_signal(signal.SIGSTOP)
-        with working(dsn):
+        with running(PROGRAM, dsn):
             change(connection, chance, 30)
             wait_until(lambda: settled(dsn), 30, also=(psycopg.Error,))
             sleeper.send_signal(signal.SIGCONT)
