@@ -67,7 +67,8 @@ begin
   perform setval(s.seqrelid::regclass, 1, false) from pg_sequence s
      join pg_class c on c.oid = s.seqrelid
     where c.relname in ('event_seq', 'broker_group_group_id_seq',
-      'broker_subscription_subscription_seq', 'broker_condition_condition_id_seq');
+      'broker_subscription_subscription_seq', 'broker_condition_condition_id_seq',
+      'broker_webhook_webhook_seq');
   perform trunkline._cursor_write(
     trunkline._cursor_ensure('broker:matcher'), 0, '{"deliveries": 0}');
 end $$;

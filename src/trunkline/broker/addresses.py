@@ -26,6 +26,7 @@ _NOT_PUBLIC = [
     ipaddress.ip_network(network)
     for network in (
         "168.63.129.16/32",  # the platform's own address in Azure
+        "192.0.0.0/24",  # services of networks; metadata in Oracle's cloud
         "192.88.99.0/24",  # relays from IPv6, retired
         "64:ff9b:1::/48",  # translation to IPv4 inside of a network
     )
@@ -41,6 +42,8 @@ class Forbidden(Exception):
 def is_public(text: str) -> bool:
     """Whether an address belongs to the public Internet, also where it wraps another one."""
     address = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
     return all(_is_public(each) for each in (address, *_wrapped(address)))
 
 
@@ -57,7 +60,7 @@ def _wrapped(address: Address) -> list[Address]:
     """The IPv4 addresses that packets to an IPv6 address may end up at."""
     if not isinstance(address, ipaddress.IPv6Address):
         return []
-    inner: list[Address | None] = [address.ipv4_mapped, address.sixtofour]
+    inner: list[Address | None] = [address.sixtofour]
     if address.teredo is not None:
         inner.extend(address.teredo)
     if address in _TRANSLATED or int(address) >> 32 == 0:

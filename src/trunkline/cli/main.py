@@ -22,6 +22,7 @@ from trunkline.cli import (
     broker_stream,
     broker_subscriptions,
     broker_watch,
+    broker_webhook,
     db,
     demo,
     doctor,
@@ -67,6 +68,7 @@ for part in (
     broker_stream,
     broker_handlers,
     broker_watch,
+    broker_webhook,
     broker_bench,
 ):
     part.add_to(broker.app)
