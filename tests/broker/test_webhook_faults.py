@@ -33,7 +33,7 @@ from tests.broker.receiving import (
 )
 from tests.fixtures.asking import ask, column
 
-from trunkline.core.errors import Invalid, NotFound
+from trunkline.core.errors import Conflict, Invalid, NotFound
 from trunkline.testing import eventually
 
 if TYPE_CHECKING:
@@ -310,6 +310,8 @@ async def test_a_webhook_that_is_removed_gets_nothing_more_and_leaves_nothing(
         webhook = await tl.broker.webhook_add("g", receiver.url, secret=SECRET)
         await tl.broker.publish("t", 1)
         await eventually(lambda: dead(session) != [])
+        with pytest.raises(Conflict, match="is a webhook"):
+            await tl.broker.handler_delete("g", f"webhook:{webhook}")
         assert await tl.broker.webhook_remove(webhook)
         assert not await tl.broker.webhook_remove(webhook)
         await tl.broker.publish("t", 2)

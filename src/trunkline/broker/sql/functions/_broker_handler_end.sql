@@ -13,6 +13,6 @@ begin
   delete from trunkline.cursor_key k where k.resource = any (resources);
   delete from trunkline.broker_handler h where h.group_id = _broker_handler_end.group_id and h.handler = _broker_handler_end.handler returning h.* into present;
   delete from trunkline.broker_subscription s
-   where s.subscription = any (present.subscriptions)
-     and not exists (select from trunkline.broker_handler o where o.group_id = present.group_id and s.subscription = any (o.subscriptions));
+   where s.group_id = present.group_id and s.subscription = any (present.subscriptions)
+     and not exists (select from trunkline.broker_handler h where h.group_id = present.group_id and (h.subscriptions is null or s.subscription = any (h.subscriptions)));
 end $$;
