@@ -784,6 +784,34 @@ async def test_history_is_handled_once_however_often_the_program_starts(
     assert seen == ["a1", "a2", "a3"]
 
 
+async def test_a_program_that_began_with_the_history_starts_again_when_that_has_left(
+    make: MakeApp, session: Session
+) -> None:
+    seen: list[str] = []
+
+    def program(pattern: str) -> trunkline.App:
+        app = make()
+
+        @app.on(pattern, group="g", name="handle", from_position=1)
+        async def handle(event: Event) -> None:
+            seen.append(event.payload)
+
+        return app
+
+    async with make() as publisher:
+        for payload in ("a1", "a2"):
+            await publish(publisher, payload)
+            await publisher.platform.broker.tick()
+        async with running(program("orders")):
+            await eventually(lambda: seen == ["a1", "a2"])
+        session.execute("delete from trunkline.tick where first_position = 1")
+        for pattern in ("orders", "orders.#"):
+            async with running(program(pattern)):
+                await publish(publisher, pattern)
+                await eventually(lambda: seen[-1] == pattern)  # noqa: B023
+    assert seen == ["a1", "a2", "orders", "orders.#"]
+
+
 async def test_a_stream_tells_what_comes_from_now_on_and_leaves_nothing_behind(
     app: trunkline.App, session: Session
 ) -> None:

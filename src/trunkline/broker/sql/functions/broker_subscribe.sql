@@ -3,7 +3,8 @@
    condition: a boolean expression over e and s, or the JSON form; NULL for every event.  params: what it reads as s.params.
    expiry: the subscription goes when it has not been held for so long, see broker_hold(); process holds it at once.
    from_position, from_time: events of the past are matched first; without, what is published from now on.
-   handler: make a reader of the group for this subscription, in the same transaction; ordering is "strict" or "skip".
+   handler: make a reader of the group for this subscription, in the same transaction; ordering is "strict" or "skip".  One that
+   is there goes on where it is, wherever it was to begin: the same program can be started again when the past has left.
    A condition in SQL that is new makes and drops a temporary view: that transaction cannot be prepared.
    Errors: TL409, TL410 when the past has left, TL413, TL422, TL423 without a living lease. */
 create or replace function trunkline.broker_subscribe(group_name text, condition text default null, params jsonb default '{}', expiry interval default null,
@@ -21,7 +22,9 @@ begin
   elsif ordering is not null and handler is null then
     perform trunkline._raise('TL422', 'ordering is that of a handler: name the handler too.');
   end if;
-  begins := trunkline._subscription_begins(from_position, from_time);
+  begins := case when exists (select from trunkline.broker_handler h join trunkline.broker_group g using (group_id)
+                               where g.group_name = broker_subscribe.group_name and h.handler = broker_subscribe.handler)
+                 then trunkline.broker_head() + 1 else trunkline._subscription_begins(from_position, from_time) end;
   wanted := trunkline._condition_ensure(condition, params);
   loop
     of_group := trunkline._broker_group_ensure(group_name, lanes, expiry is null);
