@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import Counter, defaultdict
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -468,6 +468,31 @@ async def test_a_handler_that_ignores_an_error_of_its_transaction_has_failed(
         await publish(app, "a1")
         await eventually(lambda: len(dead(session)) == 1)
     assert "error of its transaction" in dead(session)[0][2]
+
+
+async def test_a_handler_that_will_not_be_cancelled_loses_its_transaction_and_has_failed(
+    app: trunkline.App, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.broker.invocation._CANCEL_PATIENCE", 0.05)
+    session.execute("create table effect (n text)")
+    gate = asyncio.Event()
+    seen: list[str] = []
+
+    @app.on("orders", group="g", timeout=0.1, retry=[])
+    async def handle(event: Event, transaction: psycopg.AsyncConnection[Any]) -> None:
+        await transaction.execute("insert into effect values (%s)", [event.payload])
+        while event.payload == "a1" and not gate.is_set():
+            with suppress(asyncio.CancelledError):
+                await gate.wait()
+        seen.append(event.payload)
+
+    async with running(app):
+        await publish(app, "a1", "b1")
+        await eventually(lambda: len(dead(session)) == 1)
+        await eventually(lambda: column(session, "select n from effect") == ["b1"])
+        gate.set()
+        await eventually(lambda: seen == ["b1", "a1"])
+    assert column(session, "select n from effect") == ["b1"]
 
 
 async def test_what_a_handler_publishes_in_its_transaction_follows_from_the_event(
