@@ -44,8 +44,8 @@ async def held(lab: Lab) -> AsyncGenerator[Row]:
                 found = _polls(mine, plain, seconds)
                 for connection in (mine.connection, plain.connection):
                     connection.execute("select pg_stat_force_next_flush()")
-                dead = lab.ask(_DEAD, "trunkline", TABLES)
-                dead_baseline = lab.ask(_DEAD, SCHEMA, "")
+                dead = int(lab.ask(_DEAD, "trunkline", TABLES))
+                dead_baseline = int(lab.ask(_DEAD, SCHEMA, ""))
     for name, times in found.items():
         curve = _curve(times)
         yield Row(
