@@ -12,6 +12,7 @@ from trunkline.broker.bench.held import held
 from trunkline.broker.bench.latency import latency
 from trunkline.broker.bench.publish import publish
 from trunkline.broker.bench.subscriptions import subscriptions
+from trunkline.broker.bench.watch import watch
 from trunkline.log import bench as log_bench
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ CELLS = {
     "latency": latency,
     "held": held,
     "subscriptions": subscriptions,
+    "watch": watch,
 }
 
 

@@ -8,17 +8,15 @@ create or replace function trunkline._broker_capture(
   topic text, kind text, base jsonb, keys text[], payloads jsonb[], kinds text[] default null, metadatas jsonb[] default null)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
+  slot_ int := (select r.current from trunkline.ring r where r.ring = 'event');
+  space int := trunkline._xid_space();
   metadata_ jsonb := trunkline._event_traced(base);
   topic_ text := topic || '.' || kind;
-  at_ timestamptz := clock_timestamp();
 begin
   insert into trunkline.event (slot, xid_space, xid, seq, topic, key, payload, metadata, subscription, at, event_id)
-  select (select r.current from trunkline.ring r where r.ring = 'event'),
-         (select trunkline._xid_space_after(i) from (values (1)) v (one)
-            left join lateral (select * from trunkline.incarnation i order by i.incarnation desc limit 1) i on true),
-         (select pg_current_xact_id()), nextval('trunkline.event_seq'), case when u.kind is null then topic_ else _broker_capture.topic || '.' || u.kind end,
+  select slot_, space, pg_current_xact_id(), nextval('trunkline.event_seq'), case when u.kind is null then topic_ else _broker_capture.topic || '.' || u.kind end,
          case when octet_length(u.key) > 1000 then encode(sha256(convert_to(u.key, 'UTF8')), 'hex') else u.key end,
-         u.payload, case when u.metadata is null then metadata_ else metadata_ || u.metadata end, null::bigint, at_, null::bigint
+         u.payload, case when u.metadata is null then metadata_ else metadata_ || u.metadata end, null::bigint, clock_timestamp(), null::bigint
     from unnest(keys, payloads, kinds, metadatas) u (key, payload, kind, metadata);
 end $$;
 select trunkline._access('_broker_capture(text, text, jsonb, text[], jsonb[], text[], jsonb[])', 'writer');
