@@ -78,11 +78,12 @@ THEMES = {
         "Reading": "read commit fetch look deliveries scan ends",
         "Retries and dead letters": "fail park retries retried trial "
         "dead_list dead_show dead_retry dead_discard",
+        "Watched tables": "watch unwatch watched",
         "Matching": "match match_try unmatched catch_up conditions quarantine",
         "Webhooks": "webhook_add webhook_list webhook_rotate webhook_pause webhook_resume "
         "webhook_remove webhook_log",
         "Forwarding": "forward forwardable",
-        "Duties of maintain()": "cursors_advance forwards_advance expire",
+        "Duties of maintain()": "cursors_advance forwards_advance expire watches_check",
         "Others": REST,
     },
     "core": {
