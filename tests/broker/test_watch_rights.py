@@ -160,6 +160,21 @@ def test_only_the_owner_of_a_table_watches_and_unwatches_it(session: Session, ro
     assert column(session, FUNCTIONS) == []
 
 
+def test_who_may_write_cannot_change_what_others_watch(session: Session, role: Role) -> None:
+    owner, other = role("trunkline_writer", owns="orders"), role("trunkline_writer")
+    number = watch(owner)
+    for statement in (
+        "select trunkline._broker_watch_end(%s)",
+        "select trunkline._broker_watch_put((w.watch, w.relation, 'x', 'x', '{}', null, '{}',"
+        " null, null, now())::trunkline.broker_watched_table)"
+        " from trunkline.broker_watched() w where w.watch = %s",
+    ):
+        with refused("TL403"):
+            other.execute(statement, [number])
+    session.execute("call trunkline.maintain()")
+    assert len(column(session, TRIGGERS)) == 4
+
+
 def test_the_owner_of_a_table_must_be_allowed_to_publish(session: Session, role: Role) -> None:
     """Events are published for the owner, also when somebody mightier watches."""
     owner = role(owns="orders")
