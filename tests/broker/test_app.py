@@ -168,6 +168,48 @@ async def test_three_processes_with_one_handler_share_the_work_and_do_it_once(
     assert set(seen.values()) == {1}
 
 
+async def test_the_order_of_keys_survives_processes_that_come_and_go(
+    make: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HandlerWorker, "rejoin_every", 0.1)
+    seen: list[tuple[str, int]] = []
+    at_work: Counter[str] = Counter()
+    clashes: list[str] = []
+
+    def program() -> trunkline.App:
+        app = make()
+
+        @app.on("orders", group="g", name="handle")
+        async def handle(event: Event) -> None:
+            key = str(event.key)
+            at_work[key] += 1
+            if at_work[key] > 1:
+                clashes.append(key)
+            await asyncio.sleep(0.001)
+            at_work[key] -= 1
+            seen.append((key, event.payload))
+
+        return app
+
+    async def fill(app: trunkline.App, first: int) -> None:
+        for number in range(first, first + 10):
+            events = [NewEvent("orders", number, key) for key in "abcdefgh"]
+            await app.platform.broker.publish_many(events)
+
+    async with running(program()) as lasting:
+        await fill(lasting, 0)
+        for turn in (1, 3):
+            async with running(program(), services=False):
+                await fill(lasting, turn * 10)
+                await eventually(lambda: len(seen) >= turn * 80)  # noqa: B023
+            await fill(lasting, turn * 10 + 10)
+        await eventually(lambda: len(seen) >= 400)
+    assert len(seen) == 400
+    assert clashes == []
+    for key in "abcdefgh":
+        assert [number for name, number in seen if name == key] == list(range(50))
+
+
 async def test_a_batch_is_a_list_and_holds_no_more_than_asked_for(app: trunkline.App) -> None:
     seen: list[list[int]] = []
 
