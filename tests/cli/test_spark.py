@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Cli
 
 PASSWORD = "s3cr3t"
+NIGHT = UUID(int=7)
 NOWHERE = f"postgresql://postgres:{PASSWORD}@127.0.0.1:1/postgres"
 SETUP = """
 create schema app;
@@ -77,6 +79,21 @@ def test_a_job_that_cannot_work_says_so_before_spark_starts(
     assert len(said.splitlines()) < 6, said
     assert "Traceback" not in said
     assert PASSWORD not in said
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_a_tube_that_somebody_works_is_refused_with_who_and_for_how_long(
+    cli: Cli, sql: psycopg.Connection[Any]
+) -> None:
+    sql.execute(SETUP)
+    sql.execute("select trunkline.lease_renew(%s, 'night shift@host:7')", [NIGHT])
+    sql.execute("select trunkline.tube_join('lake', %s)", [NIGHT])
+    words = ("spark", "sync", "lake", "--to", "table:app.copy")
+    done = cli(*words)
+    assert (done.code, "worked on by night shift@host:7 (lease for " in done.err) == (4, True)
+    assert cli(*words, "--dry-run").code == 0
+    sql.execute("update trunkline.lease set expires = clock_timestamp()")
+    assert "Spark was started" in cli(*words).err
 
 
 def test_without_java_a_job_says_how_to_get_it(

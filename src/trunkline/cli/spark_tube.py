@@ -61,12 +61,16 @@ def sync(
     conf: Conf = None,
 ) -> None:
     """Keep a Delta table or a table of a Postgres in step with a tube, until interrupted."""
+    from trunkline.spark import connection
     from trunkline.spark.jobs.sync import sync as work
     from trunkline.spark.jobs.sync import waiting
     from trunkline.spark.jobs.targets import pairs
+    from trunkline.spark.tube_lanes import refuse_worked
 
     def check(dsn: str) -> None:
         pairs(tube, to, relation=relation, dsn=dsn, target_dsn=target_dsn)
+        if not dry_run:
+            refuse_worked(connection.db(dsn), tube)
 
     if dry_run:
         with invocation.session() as session:

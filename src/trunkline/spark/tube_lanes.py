@@ -8,14 +8,33 @@ from typing import TYPE_CHECKING
 from trunkline.core.errors import Conflict
 from trunkline.core.lease import default_name
 from trunkline.spark import connection
-from trunkline.spark.jobs.job import holder, owning
+from trunkline.spark.jobs.job import holder, is_living, owning
 from trunkline.tube import calls
 from trunkline.tube.models import BACKFILL, LIVE
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
+    from trunkline.core.db import Db
     from trunkline.tube.models import LaneShare
 
 _FAR_BEHIND = 1_000  # positions that a lane without entries may lag before its cursor is written
+
+
+def refuse_worked(db: Db, tube: str, *, besides: UUID | None = None) -> None:
+    """`Conflict` when a living process works a tube; needs no Spark."""
+    others = {row.process: row.process_name for row in db.run(calls.stats(tube)) if row.process}
+    found = [
+        holder(db, process, name)
+        for process, name in others.items()
+        if process != besides and is_living(db, process)
+    ]
+    if found:
+        raise Conflict(
+            f'tube "{tube}" is worked on by {", ".join(sorted(found))}.',
+            hint="A tube has one reader: stop the other (if it died, its lease runs out by itself),"
+            " or give this one a tube of its own.",
+        )
 
 
 class Lanes:
@@ -45,16 +64,8 @@ class Lanes:
     def _join(self) -> list[LaneShare]:
         shares = self._db.run(calls.join(self._tube, self._owner.process))
         if not shares or len(shares) < shares[0].lanes:
-            others = {
-                holder(self._db, row.process, row.process_name)
-                for row in self._db.run(calls.stats(self._tube))
-                if row.process is not None and row.process != self._owner.process
-            }
-            raise Conflict(
-                f'tube "{self._tube}" is worked on by {", ".join(sorted(others)) or "others"}.',
-                hint="A tube has one reader: stop the other (if it died, its lease runs out by"
-                " itself), or give this one a tube of its own.",
-            )
+            refuse_worked(self._db, self._tube, besides=self._owner.process)
+            raise Conflict(f'tube "{self._tube}" changes hands just now.', hint="Try again.")
         return shares
 
     def marks(self) -> dict[tuple[int, int], int]:

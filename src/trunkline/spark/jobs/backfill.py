@@ -11,20 +11,16 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core import lease
 from trunkline.core.errors import Conflict
 from trunkline.spark import connection, tube_rows
-from trunkline.spark.jobs.job import silent
+from trunkline.spark.jobs.job import is_living, silent
 from trunkline.spark.jobs.sync import Sync, Synced
 from trunkline.spark.jobs.targets import pairs
 from trunkline.tube import calls
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from pyspark.sql import SparkSession
 
-    from trunkline.core.db import Db
     from trunkline.spark.jobs.job import Progress
     from trunkline.spark.jobs.targets import Function, Target
     from trunkline.tube.models import Backfill
@@ -128,15 +124,10 @@ def _watch(dsn: str, tube: str, progress: Progress, halt: threading.Event) -> bo
         lanes = db.run(calls.stats(tube))
         if not active and not any(lane.backfill_entries for lane in lanes):
             return True
-        if not any(lane.process and _lives(db, lane.process) for lane in lanes):
+        if not any(lane.process and is_living(db, lane.process) for lane in lanes):
             return False
         halt.wait(_PAUSE)
     return False
-
-
-def _lives(db: Db, process: UUID) -> bool:
-    rest = db.run(lease.rest(process))
-    return rest is not None and rest.total_seconds() > 0
 
 
 def _status(dsn: str, tube: str) -> list[Backfill]:

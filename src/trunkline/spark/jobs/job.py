@@ -110,6 +110,12 @@ class Ownership:
             raise LeaseLost("the lease of this job ran out.", hint="Start it again.")
 
 
+def is_living(db: Db, process: UUID) -> bool:
+    """Whether the lease of a process lasts."""
+    rest = db.run(lease.rest(process))
+    return rest is not None and rest.total_seconds() > 0
+
+
 def holder(db: Db, process: UUID, name: str | None) -> str:
     """Who has what we want, and until when if it died."""
     rest = db.run(lease.rest(process))

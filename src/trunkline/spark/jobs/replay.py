@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from trunkline.core import telemetry
 from trunkline.core.errors import Invalid
 from trunkline.log import calls
+from trunkline.spark import calls as spark_calls
 from trunkline.spark import connection
 from trunkline.spark.jobs.job import silent
 from trunkline.spark.jobs.targets import DeltaTable
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from trunkline.spark.jobs.job import Progress
+
+logger = telemetry.get_logger(__name__)
 
 _MESSAGE = ("key", "value", "headers")
 
@@ -28,6 +32,7 @@ class Replayed:
     origin: str
     topic: str
     messages: int
+    """Written, or with ``dry_run`` found; 0 when a replay of this name was before."""
 
 
 def replay(
@@ -64,14 +69,33 @@ def replay(
                 raise Invalid(f"{origin} has no column partition that could be kept.")
             chosen.append("partition")
         ordered = _in_order(rows).select(*chosen)
-        messages = ordered.count()
-        if not dry_run and messages:
-            options: dict[str, Any] = {"dsn": dsn, "topic": topic}
-            if app_id is not None:
-                options["appId"] = app_id
-            append(ordered, "trunkline.log", options)
+        if dry_run:
+            messages = ordered.count()
+        elif app_id is not None and connection.db(dsn).run(spark_calls.written(app_id, 0)):
+            messages = 0
+            logger.warning("nothing is written: a replay of this name was before", app=app_id)
+        else:
+            progress(0, None, f"{origin} to {topic}")
+            messages = _append(ordered, dsn, topic, app_id)
         progress(messages, messages, f"{origin} to {topic}")
         return Replayed(origin, topic, messages)
+
+
+def _append(rows: DataFrame, dsn: str, topic: str, app_id: str | None) -> int:
+    """Write the rows, and count them on their way; without rows the name stays free."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    if rows.isEmpty():
+        return 0
+    options = {"dsn": dsn, "topic": topic} | ({} if app_id is None else {"appId": app_id})
+    counted = Observation()
+    append(
+        rows.observe(counted, f.count(f.lit(1)).alias("messages")),
+        "trunkline.log",
+        options,
+    )
+    return int(counted.get["messages"])
 
 
 def check(

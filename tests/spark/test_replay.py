@@ -1,0 +1,77 @@
+"""Messages of a topic or of a lake, in a topic again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import trunkline
+from trunkline.core.errors import Invalid
+from trunkline.spark import replay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from trunkline.platform import SyncPlatform
+
+
+@pytest.fixture
+def tl(dsn: str) -> Iterator[SyncPlatform]:
+    with trunkline.connect_sync(dsn) as platform:
+        platform.log.create("orders", partitions=2)
+        platform.log.create("again", partitions=2)
+        for n in range(20):
+            platform.log.append("orders", [b"%d" % n], keys=[b"k%d" % (n % 3)], headers=[{"n": n}])
+        yield platform
+
+
+def stored(tl: SyncPlatform, topic: str) -> list[list[tuple[bytes | None, bytes | None, object]]]:
+    return [[(m.key, m.value, m.headers) for m in tl.log.read(topic, part)] for part in (0, 1)]
+
+
+def test_a_topic_is_replayed_in_order_and_once_under_its_name(
+    spark: SparkSession, dsn: str, tl: SyncPlatform
+) -> None:
+    def run(**more: object) -> int:
+        return replay(spark, "topic:orders", "again", dsn=dsn, **more).messages  # type: ignore[arg-type]
+
+    assert run(dry_run=True) == 20
+    assert run(app_id="once", since="2999-01-01") == 0  # nothing: the name stays free
+    assert stored(tl, "again") == [[], []]
+    assert run(app_id="once") == 20
+    assert stored(tl, "again") == stored(tl, "orders")
+    assert run(app_id="once") == 0
+    assert stored(tl, "again") == stored(tl, "orders")
+
+
+def test_a_part_of_a_lake_is_replayed_and_keeps_its_partitions(
+    spark: SparkSession, dsn: str, tl: SyncPlatform, tmp_path: Path
+) -> None:
+    rows = spark.read.format("trunkline.log").options(dsn=dsn, subscribe="orders").load()
+    rows.write.parquet(str(tmp_path / "lake"))
+    done = replay(
+        spark,
+        f"parquet:{tmp_path / 'lake'}",
+        "again",
+        dsn=dsn,
+        since="2000-01-01",
+        until="2999-01-01T00:00:00+02:00",
+        where="offset <= 3",
+        keep_partitions=True,
+    )
+    assert done.messages == 6
+    values = [[value for _, value, _ in part] for part in stored(tl, "again")]
+    assert values == [[value for _, value, _ in part[:3]] for part in stored(tl, "orders")]
+
+
+def test_a_lake_without_values_is_refused(
+    spark: SparkSession, dsn: str, tl: SyncPlatform, tmp_path: Path
+) -> None:
+    assert tl
+    spark.range(3).write.parquet(str(tmp_path / "lake"))
+    with pytest.raises(Invalid, match="has no column value"):
+        replay(spark, f"parquet:{tmp_path / 'lake'}", "again", dsn=dsn)
