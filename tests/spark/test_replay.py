@@ -25,7 +25,7 @@ def tl(dsn: str) -> Iterator[SyncPlatform]:
         platform.log.create("orders", partitions=2)
         platform.log.create("again", partitions=2)
         for n in range(20):
-            platform.log.append("orders", [b"%d" % n], keys=[b"k%d" % (n % 3)], headers=[{"n": n}])
+            platform.log.append("orders", [b"%d" % n], keys=[b"k%d" % (n % 7)], headers=[{"n": n}])
         yield platform
 
 

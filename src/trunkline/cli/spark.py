@@ -1,5 +1,7 @@
 """``trunkline spark``: the jobs of the data pipeline, each on a Spark session of its own."""
 
+import logging
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -60,6 +62,7 @@ def running(
     from trunkline.spark.jobs.job import plain_failures, shown
     from trunkline.spark.session import has_ended, run_conf, session
 
+    logging.getLogger().addHandler(logging.NullHandler())  # Py4J raises what it logs there
     telemetry.configure("warning" if sys.stderr.isatty() else "info")
     with invocation.target() as target:
         if target.server is not None:
@@ -70,6 +73,7 @@ def running(
         if check is not None:
             check(target.dsn)
         spark = session(app_name, master, remote=remote, **settings)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # PySpark's own talks to the JVM
         try:
             with plain_failures(), shown(app_name) as progress:
                 yield spark, target.dsn, progress
