@@ -206,3 +206,33 @@ async def test_two_webhooks_of_a_group_each_get_every_event_with_retries_of_thei
     assert len(set(bad.ids)) == 1
     assert set(good.ids).isdisjoint(bad.ids)
     assert dead(session) == []
+
+
+async def test_what_no_try_could_deliver_is_not_dropped_but_a_dead_letter_that_can_be_sent(
+    clean_dsn: str, session: Session, receiver: Receiver
+) -> None:
+    """Theirs drops a batch whose tries are used up, with a line in the log."""
+    receiver.answers.extend([answer(500, b"down")] * 3)
+    async with sending(clean_dsn) as (tl, _):
+        webhook = await tl.broker.webhook_add("g", receiver.url, retry=SOON[:2])
+        await tl.broker.publish("t", 1)
+        await eventually(lambda: dead(session) == [(f"webhook:{webhook}", "HTTP 500: down", 3)])
+        await tl.broker.dead_retry(group_name="g", handler=f"webhook:{webhook}")
+        await eventually(lambda: len(receiver.requests) == 4)
+    assert len(set(receiver.ids)) == 1
+
+
+async def test_many_webhooks_are_all_served_and_each_asks_less_often(
+    clean_dsn: str, receiver: Receiver
+) -> None:
+    async with sending(clean_dsn) as (tl, webhooks):
+        async with tl.transaction() as connection:
+            await connection.execute(
+                "select trunkline.broker_webhook_add('g' || n, %s) from generate_series(1, 40) n",
+                [receiver.url],
+            )
+        await tl.broker.publish("t", 1)
+        await eventually(lambda: len(receiver.requests) == 40)
+        worker = webhooks._running[1].worker
+        assert (worker.pace, worker.look_every) == (0.04, 1.6)
+    assert len(set(receiver.ids)) == 40

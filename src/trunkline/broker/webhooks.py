@@ -17,6 +17,7 @@ from trunkline.broker.circuit import Circuit
 from trunkline.broker.endpoints import handler_of
 from trunkline.broker.worker import HandlerWorker
 from trunkline.core import telemetry
+from trunkline.core.db import SparingDb
 from trunkline.core.errors import Invalid, NotFound, TrunklineError
 from trunkline.core.service import Probe, Service
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 logger = telemetry.get_logger(__name__)
 
 _READ_AHEAD = 4  # batches
+_CONNECTIONS = 4
+_FEW = 20  # webhooks, which need not spare the database
 _STOP_WITHIN = 5.0  # seconds for requests under way when the service ends
 _LOG_EVERY = 0.1  # seconds
 _MOST_ENTRIES = 10_000  # that wait for the log; more are not noted
@@ -63,6 +66,15 @@ class WebhookWorker(HandlerWorker):
         super().__init__(db, lease, listener, handler, member="webhooks", read_ahead=_READ_AHEAD)
         self.circuit = circuit
         self._sender = sender
+
+    def share(self, workers: int) -> None:
+        """One of so many: the more there are, the more each does at once, and the less often.
+
+        With a thousand endpoints each is woken once a second at most.
+        """
+        self.pace = workers / 1_000 if workers > _FEW else 0.0
+        self.look_every = max(HandlerWorker.look_every, workers / 25)
+        self.rejoin_every = max(HandlerWorker.rejoin_every, workers / 20)
 
     async def register(self) -> int:
         """It was made when the webhook was added."""
@@ -119,7 +131,7 @@ class BrokerWebhooks(Service):
         backend: httpcore.AsyncNetworkBackend | None = None,
         ssl_context: ssl.SSLContext | None = None,
     ):
-        self._db = db
+        self._db = SparingDb(db, _CONNECTIONS)
         self._lease = lease
         self._listener = listener
         self._resolve = resolve
@@ -160,6 +172,8 @@ class BrokerWebhooks(Service):
                 running.worker.circuit.most_failures = rules.failures
             else:
                 self._running[webhook] = self._start(endpoint, rules)
+        for running in self._running.values():
+            running.worker.share(len(self._running))
         return 0
 
     async def close(self) -> None:

@@ -58,6 +58,8 @@ class HandlerWorker:
 
     rejoin_every = 3.0
     look_every = 0.5
+    pace = 0.0
+    """Seconds between two wake-ups at least; what comes meanwhile is read together."""
 
     def __init__(
         self,
@@ -193,6 +195,8 @@ class HandlerWorker:
                 for lane in self._lanes.values():
                     lane.more = True
                 self._woken.set()
+                if self.pace:
+                    await asyncio.sleep(self.pace)
 
     async def _rest(self, stopped: asyncio.Task[bool]) -> None:
         """Wait for a wake-up, or until it is time to look."""

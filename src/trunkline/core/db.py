@@ -134,6 +134,41 @@ class AsyncDb:
         await self._pool.close()
 
 
+class SparingDb(AsyncDb):
+    """The pool of another, of which it uses ``most`` connections at once.
+
+    For crowds: however many wait here, the others' turn comes as if there were only so many.
+    """
+
+    def __init__(self, db: AsyncDb, most: int):
+        self.dsn = db.dsn
+        self._db = db
+        self._free = asyncio.Semaphore(most)
+
+    async def run(
+        self,
+        call: Call[T],
+        *,
+        on: psycopg.AsyncConnection[Any] | None = None,
+        then: Call[Any] | None = None,
+    ) -> T:
+        if on is not None:
+            return await self._db.run(call, on=on, then=then)
+        async with self._free:
+            return await self._db.run(call, then=then)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        async with self._free, self._db.connection() as connection:
+            yield connection
+
+    async def connect(self) -> psycopg.AsyncConnection[Any]:
+        return await self._db.connect()
+
+    async def close(self) -> None:
+        """Nothing: the connections are the other's."""
+
+
 class Db:
     """The blocking twin of `AsyncDb`; for scripts and Spark executors."""
 
