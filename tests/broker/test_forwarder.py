@@ -412,6 +412,17 @@ def test_idle_topics_move_up_so_that_they_hold_no_event_back(session: Session) -
     assert ask(session, "select trunkline._event_keep_from()") <= head(session) + 1
 
 
+def test_an_event_that_is_not_forwarded_does_not_leave_the_broker(session: Session) -> None:
+    session.execute("select trunkline.config_set('broker.retention', '0')")
+    create(session)
+    publish(session, "waiting")
+    session.execute("select trunkline.broker_tick()")
+    session.execute("select trunkline.broker_match()")
+    assert ask(session, "select trunkline._event_keep_from()") == head(session)
+    assert forward(session) == 1
+    assert ask(session, "select trunkline._event_keep_from()") == head(session) + 1
+
+
 def test_a_topic_with_events_to_forward_does_not_move_up(session: Session) -> None:
     create(session)
     before = cursors(session)
