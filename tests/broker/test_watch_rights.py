@@ -86,7 +86,7 @@ def test_without_rights_nobody_can_forge_an_event(session: Session, role: Role) 
     session.execute(f"grant insert on orders to {name_of(stranger)}")
     stranger.execute("create table mine (id bigint primary key, status text, note text, total int)")
     for statement in (
-        "select trunkline._broker_capture('public.orders', 'insert', '{}', '{1}', '{\"{}\"}')",
+        "select trunkline._broker_capture('public.orders.insert', '{}', '{1}', '{\"{}\"}')",
         "insert into trunkline.event (topic, payload) values ('public.orders.insert', '{}')",
         "create trigger t after insert on mine referencing new table as new_rows"
         f" for each statement execute function trunkline_watch_{number}()",
