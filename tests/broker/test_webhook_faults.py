@@ -237,6 +237,25 @@ async def test_one_endpoint_that_hangs_holds_back_nobody(
         told.set()
 
 
+async def test_a_sender_that_stops_gives_back_what_hangs_and_another_sends_it(
+    clean_dsn: str, session: Session, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.broker.webhooks._STOP_WITHIN", 0.2)
+    told = threading.Event()
+    receiver.answers.append(waits_for(told))
+    async with sending(clean_dsn) as (tl, _):
+        await tl.broker.webhook_add("g", receiver.url)
+        await tl.broker.publish("t", 1)
+        await eventually(lambda: len(receiver.requests) == 1)
+        began = time.monotonic()
+    assert time.monotonic() - began < 5
+    assert ask(session, "select count(*) from trunkline.broker_retry") == 0  # it was no failure
+    async with sending(clean_dsn):
+        await eventually(lambda: len(receiver.requests) == 2)
+    told.set()
+    assert receiver.ids[0] == receiver.ids[1]
+
+
 async def test_no_more_requests_at_once_than_the_endpoint_wants(
     clean_dsn: str, receiver: Receiver
 ) -> None:

@@ -18,7 +18,7 @@ from trunkline.broker.endpoints import handler_of
 from trunkline.broker.worker import HandlerWorker
 from trunkline.core import telemetry
 from trunkline.core.db import SparingDb
-from trunkline.core.errors import Invalid, NotFound, TrunklineError
+from trunkline.core.errors import Invalid, NotFound, TrunklineError, Unavailable
 from trunkline.core.service import Probe, Service
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import httpcore
 
-    from trunkline.broker.addresses import Resolve
+    from trunkline.broker.addresses import Resolve, Resolver
     from trunkline.broker.endpoints import Endpoint, Rules
     from trunkline.broker.lane import Lane
     from trunkline.broker.webhook_sender import Sent, WebhookSender
@@ -66,6 +66,7 @@ class WebhookWorker(HandlerWorker):
         super().__init__(db, lease, listener, handler, member="webhooks", read_ahead=_READ_AHEAD)
         self.circuit = circuit
         self._sender = sender
+        self._registered_once = False
 
     def share(self, workers: int) -> None:
         """One of so many: the more there are, the more each does at once, and the less often.
@@ -77,7 +78,10 @@ class WebhookWorker(HandlerWorker):
         self.rejoin_every = max(HandlerWorker.rejoin_every, workers / 20)
 
     async def register(self) -> int:
-        """It was made when the webhook was added."""
+        """Nothing: that was done when the webhook was added, and one that was removed stays so."""
+        if self._registered_once:
+            raise Unavailable(f"webhook {self._sender.endpoint.webhook} was removed.")
+        self._registered_once = True
         return self._sender.endpoint.group_id
 
     @asynccontextmanager
@@ -135,6 +139,7 @@ class BrokerWebhooks(Service):
         self._lease = lease
         self._listener = listener
         self._resolve = resolve
+        self._own_resolver: Resolver | None = None
         self._inner = backend
         self._ssl = ssl_context
         self._guard: httpcore.AsyncNetworkBackend | None = None
@@ -190,6 +195,8 @@ class BrokerWebhooks(Service):
             await asyncio.wait(self._ending, timeout=_STOP_WITHIN)
         with suppress(TrunklineError, OSError):
             await self._flush()
+        if self._own_resolver is not None:
+            self._own_resolver.close()
 
     def _start(self, endpoint: Endpoint, rules: Rules) -> _Running:
         circuit = Circuit(failures=rules.failures, concurrency=endpoint.concurrency)
@@ -208,7 +215,7 @@ class BrokerWebhooks(Service):
                 hint="Install it: pip install 'trunkline[webhooks]'",
             ) from error
         if self._resolve is None:
-            self._resolve = Resolver()
+            self._resolve = self._own_resolver = Resolver()
         if self._ssl is None:
             self._ssl = ssl.create_default_context()
         if self._guard is None:

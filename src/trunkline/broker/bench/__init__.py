@@ -13,6 +13,7 @@ from trunkline.broker.bench.latency import latency
 from trunkline.broker.bench.publish import publish
 from trunkline.broker.bench.subscriptions import subscriptions
 from trunkline.broker.bench.watch import watch
+from trunkline.broker.bench.webhooks import webhooks
 from trunkline.log import bench as log_bench
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ CELLS = {
     "held": held,
     "subscriptions": subscriptions,
     "watch": watch,
+    "webhooks": webhooks,
 }
 
 
