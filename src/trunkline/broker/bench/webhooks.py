@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _BATCH = 50
 _EVERY = 0.02  # seconds between two publishing transactions
-_PATIENCE = 60.0  # seconds until the last event has come
+_PATIENCE = 300.0  # seconds until the last event has come
 _ADD = """
   select trunkline.broker_webhook_add(
     %(prefix)s || g,
