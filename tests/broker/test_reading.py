@@ -418,3 +418,22 @@ def test_two_callers_that_make_one_handler_make_it_once(
     read(waiting, handler="new")
 
     assert ask(session, "select count(*) from trunkline.broker_handler") == 1
+
+
+def test_a_move_waits_for_a_commit_under_way_and_neither_for_the_other(
+    connect: Callable[..., Session], session: Session, other: Session
+) -> None:
+    subscribe(session)
+    fill(session)
+    member = Member(session)
+    share = member.join()[0]
+    Member(other, process=member.process).commit(0, share.epoch, read(session, lane=0)[0].up_to)
+    mover = connect()
+    mover.execute("set lock_timeout = '200ms'")
+
+    with refused("55P03"):
+        call(mover, "broker_seek", group_name="billing", up_to=0)
+    other.commit()
+    call(mover, "broker_seek", group_name="billing", up_to=0)
+
+    assert len(read(session)) == 3 * len(KEYS)

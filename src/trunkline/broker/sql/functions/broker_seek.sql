@@ -19,12 +19,13 @@ begin
     perform trunkline._raise('TL422', format('group "%s" has lanes 0 to %s, got %s.', group_name, present.lanes - 1, lane));
   end if;
   for in_lane in select g from generate_series(0, present.lanes - 1) g where lane is null or g = lane loop
+    -- in the order of broker_commit(), or the two could wait for each other
+    number := trunkline._cursor_ensure(trunkline._broker_resource(present.group_id, handler, in_lane));
+    perform trunkline._cursor_lock(number);
     -- a hand-over to nobody: waits for acknowledgements under way, refuses those to come
     update trunkline.owner o set epoch = o.epoch + 1, process = null, since = clock_timestamp() where o.resource = trunkline._broker_resource(present.group_id, handler, in_lane);
     after := coalesce(case when up_to is not null then greatest(up_to, present.trimmed_to) end,
       (select d.first - 1 from trunkline.delivery d where d.group_id = present.group_id and d.lane = in_lane and d.at >= at_time order by d.first limit 1), last_one);
-    number := trunkline._cursor_ensure(trunkline._broker_resource(present.group_id, handler, in_lane));
-    perform trunkline._cursor_lock(number);
     perform trunkline._cursor_write(number, after);
     return next;
   end loop;
