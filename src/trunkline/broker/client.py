@@ -209,8 +209,8 @@ class Broker(AsyncFace):
     def services(self) -> Sequence[Service]:
         """The background work of the broker that ``trunkline up`` runs."""
         return [
-            BrokerSequencer(self._db),
-            BrokerMatcher(self._db, self._listener),
+            BrokerSequencer(self._db.alone()),
+            BrokerMatcher(self._db.alone(), self._listener),
             BrokerForwarder(self._db, self._listener),
             BrokerWebhooks(self._db, self._lease, self._listener),
         ]

@@ -70,6 +70,24 @@ class AsyncDb:
         )
         self._opening = asyncio.Lock()
         self._opened = False
+        self._alone: list[AsyncDb] = []
+
+    def alone(self) -> AsyncDb:
+        """The same database over one connection of its own, closed with this.
+
+        For what asks the same again and again: a pool lends its connections in turn, and each of
+        them would plan the same statements anew.
+        """
+        prepare = self._arguments["prepare_threshold"] is not None
+        one = AsyncDb(
+            self.dsn,
+            pool_max=1,
+            prepare=prepare,
+            connect_timeout=self._connect_timeout,
+            patience=self._patience,
+        )
+        self._alone.append(one)
+        return one
 
     async def run(
         self,
@@ -131,6 +149,8 @@ class AsyncDb:
     async def close(self) -> None:
         """Close the pool for good; safe to call twice."""
         self._opened = True  # or the next call would open it
+        for one in self._alone:
+            await one.close()
         await self._pool.close()
 
 
