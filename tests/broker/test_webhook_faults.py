@@ -17,6 +17,9 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
 
+import h2.config
+import h2.connection
+import h2.events
 import psycopg
 import pytest
 from standardwebhooks import Webhook as Verifier
@@ -469,6 +472,55 @@ async def test_tls_with_a_certificate_that_nobody_trusts_is_a_failure(
         await eventually(lambda: dead(session) != [])
     assert secure.requests == []
     assert "certificate verify failed" in dead(session)[0]
+
+
+class Http2(asyncio.Protocol):
+    """Speaks HTTP/2 and nothing else; answers 200 to whatever has ended."""
+
+    def __init__(self, bodies: list[bytes]):
+        self._bodies = bodies
+        self._parts: dict[int, bytes] = {}
+        config = h2.config.H2Configuration(client_side=False)
+        self._connection = h2.connection.H2Connection(config)
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._connection.initiate_connection()
+        transport.write(self._connection.data_to_send())
+
+    def data_received(self, data: bytes) -> None:
+        for event in self._connection.receive_data(data):
+            if isinstance(event, h2.events.DataReceived):
+                self._parts[event.stream_id] = self._parts.get(event.stream_id, b"") + event.data
+            elif isinstance(event, h2.events.StreamEnded):
+                self._bodies.append(self._parts.pop(event.stream_id))
+                self._connection.send_headers(
+                    event.stream_id, [(":status", "200")], end_stream=True
+                )
+        self._transport.write(self._connection.data_to_send())
+
+
+async def test_an_endpoint_that_offers_http_2_gets_it(clean_dsn: str, tmp_path: Path) -> None:
+    made, key = certificate(tmp_path, "hooks.test")
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(made, key)
+    serving.set_alpn_protocols(["h2"])
+    bodies: list[bytes] = []
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Http2(bodies), "127.0.0.1", 0, ssl=serving
+    )
+
+    async def loopback(_host: str, _port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    trusting = ssl.create_default_context(cafile=str(made))
+    async with server, sending(clean_dsn, resolve=loopback, ssl_context=trusting) as (tl, _):
+        port = server.sockets[0].getsockname()[1]
+        await tl.broker.webhook_add("g", f"https://hooks.test:{port}/", retry=[])
+        for number in range(5):
+            await tl.broker.publish("t", number, key="k")
+        await eventually(lambda: len(bodies) == 5)
+    assert [json.loads(body)["items"][0]["payload"] for body in bodies] == list(range(5))
 
 
 SENDER = """
