@@ -569,7 +569,11 @@ def test_null_for_any_argument_is_refused_by_name_or_means_something(
 ) -> None:
     """Without a name the call is sound, and has to be: else the other cases would prove little."""
     arguments = dict(SOUND[function])
-    claimed = "select c.claim from trunkline.cursor k, trunkline._log_claims(k.state) c"
+    claimed = (
+        "select c.claim from trunkline.cursor_key k"
+        " join trunkline.cursor p on p.cursor_id = k.cursor_id and k.resource like 'log:%'"
+        " cross join lateral trunkline._log_claims(p.state) c"
+    )
     sealed = "select segment_id from trunkline.log_archivable('kept')"
     present = {
         "claim": claimed,
