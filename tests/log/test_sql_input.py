@@ -571,7 +571,7 @@ def test_null_for_any_argument_is_refused_by_name_or_means_something(
     arguments = dict(SOUND[function])
     claimed = (
         "select c.claim from trunkline.cursor_key k"
-        " join trunkline.cursor p on p.cursor_id = k.cursor_id and k.resource like 'log:%'"
+        " join trunkline.cursor p on p.cursor_id = k.cursor_id and starts_with(k.resource, 'log:')"
         " cross join lateral trunkline._log_claims(p.state) c"
     )
     sealed = "select segment_id from trunkline.log_archivable('kept')"
