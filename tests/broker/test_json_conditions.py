@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fixtures.asking import ask, column, refused
+from tests.fixtures.asking import ask, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -335,9 +335,14 @@ def test_forms_that_differ_in_constants_share_one_condition(session: Session) ->
             {"topic": "orders", "eq": {"payload.tenant": 1}},
             {"eq": {"payload.tenant": {"x": "it's 100%"}}, "topic": "invoices"},
         ):
-            session.execute("select trunkline.broker_subscribe('watchers', %s)", [json.dumps(form)])
-        assert column(session, "select event_key from trunkline.broker_condition") == [
-            "row((e.payload #> '{tenant}'::text[]), e.topic)"
-        ]
-        hashes = column(session, "select key_hash from trunkline.broker_subscription")
+            session.execute(
+                "select trunkline.broker_subscribe('one shape', %s)", [json.dumps(form)]
+            )
+        ours = (
+            "select c.event_key, s.key_hash from trunkline.broker_subscription s"
+            " join trunkline.broker_condition c using (condition_id)"
+            " join trunkline.broker_group g using (group_id) where g.group_name = 'one shape'"
+        )
+        keys, hashes = zip(*session.execute(ours), strict=True)
+        assert set(keys) == {"row((e.payload #> '{tenant}'::text[]), e.topic)"}
         assert len(set(hashes)) == 2

@@ -8,6 +8,7 @@ set aside. So a slow condition costs the others a few seconds, once.
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,6 +35,8 @@ _SET_LIMIT = """
 """
 _FEW = 100  # events over which a condition may take broker.condition_timeout
 
+_CATCH_UP_EVERY = 0.1  # seconds, while there is something to match: that goes first
+
 logger = telemetry.get_logger(__name__)
 
 
@@ -47,6 +50,7 @@ class BrokerMatcher(Service):
         self._db = db
         self._gate = Gate(db)
         self._most: int | None = None
+        self._caught_up_at = float("-inf")
         self._waker = Waker(listener, "broker:tick", self.wake)
         self.quarantined: Probe[int] = Probe()
 
@@ -60,6 +64,9 @@ class BrokerMatcher(Service):
             return await self._slower()
         if self._most is not None:  # it went well: take more, until there is no limit any more
             self._most = None if self._most > _FEW * 100 else self._most * 2
+        if matched and time.monotonic() - self._caught_up_at < _CATCH_UP_EVERY:
+            return matched
+        self._caught_up_at = time.monotonic()
         return matched + await self._catch_up()
 
     async def close(self) -> None:
