@@ -180,6 +180,11 @@ def catch_up(*, max_events: int | None = None) -> Call[int]:
     )
 
 
+def limit() -> Call[str]:
+    """Give the statements to come in this transaction the time that a condition may take."""
+    return Call("_broker_limit", {}, scalar)
+
+
 def match_try(condition_id: int, *, max_events: int) -> Call[str | None]:
     """Run one condition over the next events, without any effect; its error."""
     arguments = {"condition_id": condition_id, "max_events": max_events}

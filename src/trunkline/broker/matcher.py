@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TIME_IS_UP = "57014"
-_SET_LIMIT = """
-    select set_config('statement_timeout', ceil(1000 * extract(
-        epoch from trunkline.config_get('broker.condition_timeout')::interval))::int::text, true)
-"""
 _FEW = 100  # events over which a condition may take broker.condition_timeout
 
 _CATCH_UP_EVERY = 0.1  # seconds, while there is something to match: that goes first
@@ -110,7 +106,7 @@ class BrokerMatcher(Service):
         """Run a call; `TimeoutError` when the server ended it for the time it took."""
         try:
             async with self._db.transaction() as connection:
-                await connection.execute(_SET_LIMIT)
+                await self._db.run(calls.limit(), on=connection)
                 return await self._db.run(call, on=connection)
         except DatabaseError as error:
             if error.sqlstate == _TIME_IS_UP:
