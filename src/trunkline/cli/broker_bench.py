@@ -5,8 +5,7 @@ from typing import Annotated
 import typer
 
 from trunkline.cli.invocation import Invocation, command, flag
-from trunkline.cli.log_upkeep import print_figures
-from trunkline.cli.output import say
+from trunkline.cli.log_upkeep import measure
 
 
 def add_to(app: typer.Typer) -> None:
@@ -28,8 +27,4 @@ def bench(
     """Measure, against a queue of unread events with a deleting poller in the same run."""
     from trunkline.broker import bench as measuring
 
-    with invocation.session() as session:
-        figures = measuring.run(
-            session.dsn, quick=quick, full=full, only=only, runs=runs, progress=say
-        )
-    print_figures(invocation, figures)
+    measure(invocation, measuring.run, quick=quick, full=full, only=only, runs=runs)

@@ -1,5 +1,6 @@
 """``trunkline log``: what keeps topics in shape, and what measures them."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
 
@@ -91,15 +92,13 @@ def bench(
     """Measure, against the plain design in the same run."""
     from trunkline.log import bench as measuring
 
+    measure(invocation, measuring.run, quick=quick, full=full, only=only, runs=runs)
+
+
+def measure(invocation: Invocation, run: Callable[..., dict[str, Any]], **given: Any) -> None:
+    """Run a benchmark; what it found, in the format that was asked for."""
     with invocation.session() as session:
-        figures = measuring.run(
-            session.dsn, quick=quick, full=full, only=only, runs=runs, progress=say
-        )
-    print_figures(invocation, figures)
-
-
-def print_figures(invocation: Invocation, figures: dict[str, Any]) -> None:
-    """What a benchmark found, in the format that was asked for."""
+        figures = run(session.dsn, progress=say, **given)
     if not figures["durable"]:
         say("fsync or synchronous_commit is off: these figures mean nothing.")
     if invocation.format is Format.TABLE:
