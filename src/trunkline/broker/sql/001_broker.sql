@@ -100,7 +100,7 @@ create table trunkline.broker_subscription (
   error text,
   error_position bigint,
   created_at timestamptz not null default clock_timestamp(),
-  constraint broker_subscription_content unique (digest, group_id, condition_id)
+  constraint broker_subscription_content unique (group_id, digest)
 );
 create index broker_subscription_key on trunkline.broker_subscription (condition_id, key_hash);
 comment on table trunkline.broker_subscription is 'Who wants which events.';

@@ -1,17 +1,17 @@
-/* The row of a subscription, made on first use.  The same content is compared in full; the digest only makes it fit an
-   index.  One that is there keeps what it has matched; its expiry becomes the longer one, none being the longest.
-   It is locked against removal until the transaction ends.  TL409. */
+/* The row of a subscription, made on first use.  The same content is compared in full; the digest of condition and params
+   only makes it fit an index.  One that is there keeps what it has matched; its expiry becomes the longer one, none being
+   the longest.  It is locked against removal until the transaction ends.  TL409. */
 create or replace function trunkline._subscription_ensure(of_group trunkline.broker_group, wanted trunkline.broker_condition, effective jsonb, condition text, params jsonb,
   expiry interval, begins bigint)
 returns trunkline.broker_subscription language plpgsql as $$
 declare
   present trunkline.broker_subscription;
-  content bytea := sha256(convert_to(effective::text, 'UTF8'));
+  content bytea := sha256(convert_to(wanted.condition_id || ':' || effective::text, 'UTF8'));
   number bigint;
 begin
   loop
     select s.* into present from trunkline.broker_subscription s
-     where s.group_id = of_group.group_id and s.condition_id = wanted.condition_id and s.digest = content for key share;
+     where s.group_id = of_group.group_id and s.digest = content for key share;
     exit when found;
     number := nextval(pg_get_serial_sequence('trunkline.broker_subscription', 'subscription'));
     insert into trunkline.broker_subscription (subscription, group_id, condition_id, params, digest, given, key_hash, from_position, caught_up_to, expiry, idle_since)
@@ -22,8 +22,8 @@ begin
             case when begins <= trunkline.broker_head() then begins - 1 end, expiry, clock_timestamp())
     on conflict on constraint broker_subscription_content do nothing;
   end loop;
-  if present.params::text <> effective::text then
-    perform trunkline._raise('TL409', format('subscription %s has the digest of other params.', present.subscription), 'Add anything to the params.');
+  if (present.condition_id, present.params::text) <> (wanted.condition_id, effective::text) then
+    perform trunkline._raise('TL409', format('subscription %s has the digest of other content.', present.subscription), 'Add anything to the params.');
   end if;
   if present.expiry < expiry or (expiry is null and present.expiry is not null) then
     update trunkline.broker_subscription s set expiry = _subscription_ensure.expiry where s.subscription = present.subscription returning s.* into present;
