@@ -420,6 +420,29 @@ async def test_a_pool_that_is_all_lent_out_says_so(dsn: str) -> None:
     await db.close()
 
 
+async def test_who_is_cancelled_while_a_connection_comes_is_cancelled(dsn: str) -> None:
+    db = AsyncDb(dsn, pool_max=1)
+    for between in range(12):
+        async with db.connection():
+            waiting = asyncio.create_task(_hold(db))
+            await _moments(12)
+        await _moments(between)
+        waiting.cancel()
+        done, _ = await asyncio.wait({waiting}, timeout=5)
+        assert done, f"it is still there when cancelled after {between} moments"
+    await db.close()
+
+
+async def _moments(n: int) -> None:
+    for _ in range(n):
+        await asyncio.sleep(0)
+
+
+async def _hold(db: AsyncDb) -> None:
+    async with db.connection():
+        await asyncio.Event().wait()
+
+
 async def test_closing_is_safe_at_any_time(dsn: str, make: Callable[..., Twin]) -> None:
     await make(dsn).close()
     twin = make(dsn)

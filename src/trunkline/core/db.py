@@ -127,13 +127,27 @@ class AsyncDb:
                 if not self._opened:
                     await self._pool.open()
                     self._opened = True
-            while hung_up(connection := await self._pool.getconn()):
+            while hung_up(connection := await self._lend()):
                 await connection.close()
                 await self._pool.putconn(connection)
         try:
             yield connection
         finally:
             await self._pool.putconn(connection)
+
+    async def _lend(self) -> EagerConnection:
+        """A connection of the pool.
+
+        The pool waits with `asyncio.wait_for`, in which Python 3.11 forgets a cancellation that
+        comes together with the connection; here it is remembered.
+        """
+        task = asyncio.current_task()
+        before = task.cancelling() if task else 0
+        connection = await self._pool.getconn()
+        if task and task.cancelling() > before:
+            await self._pool.putconn(connection)
+            raise asyncio.CancelledError
+        return connection
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
