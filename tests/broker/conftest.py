@@ -10,13 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.broker.steps import connections, swept
+from tests.broker.steps import swept
+from tests.fixtures.asking import connections
 from tests.fixtures.postgres import new_database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
     from tests.fixtures.postgres import AnyServer
 
 

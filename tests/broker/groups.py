@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
-from tests.broker.steps import call, tick
-from tests.fixtures.asking import ask
+from tests.broker.steps import tick
+from tests.fixtures.asking import ask, call
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 
 class Waiting(NamedTuple):

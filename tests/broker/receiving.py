@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
     Answer = Callable[[BaseHTTPRequestHandler], None]
 

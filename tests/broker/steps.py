@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import psycopg
-from psycopg import sql
-from tests.fixtures.asking import ask, column
+from tests.fixtures.asking import ask, call, forget_prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from datetime import datetime
 
-Session = psycopg.Connection[Any]
+    from tests.fixtures.asking import Session
 
 
 class Found(NamedTuple):
@@ -28,18 +24,6 @@ class Found(NamedTuple):
     metadata: Any
     subscription: int | None
     at: datetime
-
-
-@contextmanager
-def connections(dsn: str) -> Iterator[Callable[..., Session]]:
-    """Open connections to a database: ``connect(autocommit=False)``."""
-    with ExitStack() as opened:
-
-        def open_one(*, autocommit: bool = True, **options: Any) -> Session:
-            connection = psycopg.connect(dsn, autocommit=autocommit, **options)
-            return opened.enter_context(closing(connection))
-
-        yield open_one
 
 
 SWEEP = """
@@ -80,25 +64,10 @@ grant usage on schema public to public;
 def swept(session: Session) -> Session:
     """Remove what an earlier test left."""
     session.execute("set lock_timeout = '5s'")
-    for gid in column(
-        session, "select gid from pg_prepared_xacts where database = current_database()"
-    ):
-        session.execute(sql.SQL("rollback prepared {}").format(gid))
+    forget_prepared(session)
     session.execute(SWEEP)
     session.execute("reset lock_timeout")
     return session
-
-
-def call(session: Session, name: str, /, **arguments: Any) -> list[tuple[Any, ...]]:
-    """Call a function of the schema with named arguments."""
-    named = [
-        sql.SQL("{} => {}").format(sql.Identifier(argument), sql.Placeholder(argument))
-        for argument in arguments
-    ]
-    query = sql.SQL("select * from trunkline.{}({})").format(
-        sql.Identifier(name), sql.SQL(", ").join(named)
-    )
-    return session.execute(query, arguments).fetchall()
 
 
 def publish(session: Session, topic: str, payload: Any = None, **given: Any) -> int:

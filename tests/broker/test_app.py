@@ -24,7 +24,7 @@ from trunkline.testing import eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
     MakeApp = Callable[..., trunkline.App]
 

@@ -14,7 +14,7 @@ from trunkline import NewEvent
 from trunkline.core.errors import Invalid
 
 if TYPE_CHECKING:
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 
 async def test_an_event_is_published_with_the_rows_of_its_transaction(

@@ -19,7 +19,7 @@ from trunkline.core.errors import Invalid
 from trunkline.testing import eventually
 
 if TYPE_CHECKING:
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -19,7 +19,7 @@ from trunkline.testing import eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
     from tests.fixtures.proxy import Proxy
 
 HOUR = 3600.0  # a linger that no test waits for

@@ -6,11 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.broker.steps import call, events, head, payloads, publish, tick
-from tests.fixtures.asking import ask, refused
+from tests.broker.steps import events, head, payloads, publish, tick
+from tests.fixtures.asking import ask, call, refused
 
 if TYPE_CHECKING:
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 
 def test_a_published_event_is_read_as_it_was_given(session: Session) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from tests.broker.steps import call, connections, payloads, publish, tick
-from tests.fixtures.asking import ask, column
+from tests.broker.steps import payloads, publish, tick
+from tests.fixtures.asking import ask, call, column, connections
 
 from trunkline import NewEvent
 from trunkline.broker.enqueue import Enqueuer
@@ -19,7 +19,7 @@ from trunkline.testing import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
     from trunkline.core.embedded import Server
 

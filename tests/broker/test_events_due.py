@@ -6,8 +6,8 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tests.broker.steps import call, events, payloads, publish, tick
-from tests.fixtures.asking import ask, column, refused
+from tests.broker.steps import events, payloads, publish, tick
+from tests.fixtures.asking import ask, call, column, refused
 
 from trunkline.broker.services import BrokerSequencer
 from trunkline.core.db import AsyncDb
@@ -16,7 +16,7 @@ from trunkline.core.service import Loop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 
 def release(session: Session, **given: int) -> int:

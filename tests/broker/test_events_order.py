@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.broker.steps import call, events, head, payloads, publish, tick
-from tests.fixtures.asking import ask, column, refused, writing_nothing
+from tests.broker.steps import events, head, payloads, publish, tick
+from tests.fixtures.asking import ask, call, column, refused, writing_nothing
 from tests.fixtures.postgres import open_two_sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
     from tests.fixtures.postgres import TwoSessions
 
 

@@ -11,7 +11,7 @@ from tests.fixtures.asking import ask, refused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.fixtures.asking import refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 
 @pytest.fixture

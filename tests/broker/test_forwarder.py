@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from tests.fixtures.asking import ask, column, refused, writing_nothing
-from tests.log.steps import append, call, create, fetch
+from tests.fixtures.asking import ask, call, column, refused, writing_nothing
+from tests.log.steps import append, create, fetch
 
 from trunkline.broker.forwarder import BrokerForwarder
 from trunkline.core import migrate

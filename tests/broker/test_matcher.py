@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.broker.groups import match, quarantined, read, subscribe
-from tests.broker.steps import call, publish, tick
+from tests.broker.steps import publish, tick
 from tests.broker.test_matching import ENDLESS, SLOW
+from tests.fixtures.asking import call
 
 from trunkline import connect
 from trunkline.broker.matcher import BrokerMatcher
@@ -18,7 +19,7 @@ from trunkline.testing import eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
     from trunkline.platform import Platform
 

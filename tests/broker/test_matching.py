@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from tests.broker.groups import last_delivery, match, quarantined, read, received, subscribe
-from tests.broker.steps import call, publish, tick
-from tests.fixtures.asking import ask, refused, writing_nothing
+from tests.broker.steps import publish, tick
+from tests.fixtures.asking import ask, call, refused, writing_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 # ways to divide a text of odd length into halves that repeat: there are none, and very many to try
 SLOW = r"e.payload ->> 'text' ~ '^(.*)(.*)(.*)(.*)(.*)\1\2\3\4\5$'"

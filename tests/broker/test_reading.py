@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.broker.groups import Member, last_delivery, match, read, received, subscribe
-from tests.broker.steps import call, publish
-from tests.fixtures.asking import ask, refused, writing_nothing
+from tests.broker.steps import publish
+from tests.fixtures.asking import ask, call, refused, writing_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 KEYS = [f"k{number}" for number in range(40)]
 

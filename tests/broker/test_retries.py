@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import pytest
-from tests.broker.steps import call, publish, tick
-from tests.fixtures.asking import ask, column, refused, writing_nothing
+from tests.broker.steps import publish, tick
+from tests.fixtures.asking import ask, call, column, refused, writing_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 NOW = "0 seconds"
 HOUR = "1 hour"

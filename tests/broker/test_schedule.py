@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from tests.broker.groups import read, subscribe
-from tests.broker.steps import call, publish
-from tests.fixtures.asking import ask, column, refused
+from tests.broker.steps import publish
+from tests.fixtures.asking import ask, call, column, refused
 from tests.fixtures.postgres import temporary_home
 
 from trunkline import connect
@@ -24,7 +24,7 @@ from trunkline.testing import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 CRON = sorted(Path("/usr/lib/postgresql").glob("*/lib/pg_cron.so"))
 

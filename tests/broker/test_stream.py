@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.broker.steps import call, publish, tick
+from tests.broker.steps import publish, tick
 from tests.broker.test_reading import age, rotate
-from tests.fixtures.asking import ask, refused
+from tests.fixtures.asking import ask, call, refused
 
 from trunkline import Invalid, PositionTrimmed, connect
 from trunkline.broker.stream import EventStream, Heartbeat, Place, Reset, StreamEvent
@@ -19,7 +19,7 @@ from trunkline.testing import eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
     from tests.fixtures.proxy import Proxy
 
     from trunkline.platform import Platform

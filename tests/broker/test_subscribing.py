@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from tests.broker.steps import call, publish, tick
-from tests.fixtures.asking import ask
+from tests.broker.steps import publish, tick
+from tests.fixtures.asking import ask, call
 
 import trunkline
 from trunkline.broker.conditions import all_of, any_of, as_text, filters, none_of, topics
 from trunkline.core.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 HOUR = timedelta(hours=1)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import pytest
-from tests.broker.steps import Session, call, head, publish, tick
-from tests.fixtures.asking import ask, column, refused, writing_nothing
+from tests.broker.steps import head, publish, tick
+from tests.fixtures.asking import Session, ask, call, column, refused, writing_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.broker.groups import received, subscribe
-from tests.broker.steps import call, publish
+from tests.broker.steps import publish
 from tests.broker.watching import ORDERS, Seen, watch
-from tests.fixtures.asking import ask
+from tests.fixtures.asking import ask, call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
     from tests.fixtures.postgres import TwoSessions
 
 

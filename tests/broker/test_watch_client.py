@@ -11,7 +11,7 @@ import trunkline
 from trunkline.core.errors import Invalid
 
 if TYPE_CHECKING:
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 
 async def test_a_table_is_watched_listed_and_unwatched(clean_dsn: str, session: Session) -> None:

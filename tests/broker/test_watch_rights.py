@@ -4,55 +4,30 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
-import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
-from tests.broker.steps import call, connections, events, tick
+from tests.broker.steps import events, tick
 from tests.broker.watching import ORDERS, Seen, watch
-from tests.fixtures.asking import ask, column, refused, writing_nothing
+from tests.fixtures.asking import call, column, connections, refused, writing_nothing
+from tests.fixtures.roles import login_roles, name_of, unprivileged
 
 from trunkline.core import migrate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.broker.steps import Session
-
-    Role = Callable[..., Session]
+    from tests.fixtures.asking import Connect, Session
+    from tests.fixtures.roles import Role
 
 TRIGGERS = "select tgname from pg_trigger where tgname ~ '^trunkline_watch_' order by 1"
 FUNCTIONS = "select proname from pg_proc where proname ~ '^trunkline_watch_' order by 1"
 
 
 @pytest.fixture
-def role(session: Session, connect: Callable[..., Session]) -> Iterator[Role]:
-    """Sessions of new login roles: ``role("trunkline_writer", owns="orders")``."""
+def role(session: Session, connect: Connect) -> Iterator[Role]:
     session.execute(ORDERS)
-    made: list[str] = []
-
-    def make(*groups: str, owns: str | None = None) -> Session:
-        name = f"user_{uuid4().hex}"
-        session.execute(f"create role {name} login")
-        made.append(name)
-        for group in groups:
-            session.execute(f"grant {group} to {name}")
-        session.execute(f"grant create on schema public to {name}")
-        if owns:
-            session.execute(f"alter table {owns} owner to {name}")
-        own = connect()
-        own.execute(f"set session authorization {name}")
-        return own
-
-    yield make
-    for name in made:
-        session.execute(f"reassign owned by {name} to current_user; drop owned by {name}")
-        session.execute(f"drop role {name}")
-
-
-def name_of(session: Session) -> str:
-    return str(ask(session, "select current_user"))
+    with login_roles(session, connect) as make:
+        yield make
 
 
 # Writers
@@ -213,41 +188,26 @@ def test_readers_see_what_is_watched_and_change_nothing(session: Session, role: 
 
 def test_an_installation_without_superuser_watches_tables_of_others(bare_dsn: str) -> None:
     """Only what it may not do itself is left to the owner of the table, and said."""
-    installer, owner = f"installer_{uuid4().hex}", f"owner_{uuid4().hex}"
-    with psycopg.connect(bare_dsn, autocommit=True) as admin:
-        admin.execute(f"create role {installer}; create role {owner}")
-        admin.execute("grant create on schema public to public")
-        base = ask(admin, "select current_database()")
-        admin.execute(f"grant create on database {base} to {installer}")
-    try:
-        migrate.install(make_conninfo(bare_dsn, options=f"-c role={installer}"))
-        with psycopg.connect(bare_dsn, autocommit=True) as admin:
-            admin.execute("select trunkline.roles_grant()")
-            admin.execute(f"grant trunkline_writer to {owner}")
-            admin.execute(f"set role {owner}")
-            admin.execute("create table event (id int primary key) partition by range (id)")
-            watch(admin, "event")
-            admin.execute("create table event_a partition of event for values from (0) to (9)")
-            admin.execute("reset role")
-            admin.execute(f"set role {installer}")
-            for _ in range(2):
-                admin.execute("call trunkline.maintain()")
-            assert column(admin, "select fault from trunkline.broker_watched()") == [
-                "the triggers of public.event_a are not as they should be, and the owner of schema"
-                " trunkline may not change them: its owner has to call broker_watch() again."
-            ]
-            assert column(admin, "select error from trunkline.duty where error is not null") == []
-            admin.execute(f"set role {owner}")
-            watch(admin, "event")
-            admin.execute("insert into event_a values (1)")
-            admin.execute(f"set role {installer}")
-            assert tick(admin) == 1
-            assert column(admin, "select fault from trunkline.broker_watched()") == [None]
-            admin.execute("reset role")
-    finally:
-        with psycopg.connect(bare_dsn, autocommit=True) as admin:
-            admin.execute(f"drop owned by {installer}, {owner} cascade")
-            admin.execute(f"drop role {installer}, {owner}")
+    with unprivileged(bare_dsn) as (admin, installer, owner):
+        admin.execute(f"set role {owner}")
+        admin.execute("create table event (id int primary key) partition by range (id)")
+        watch(admin, "event")
+        admin.execute("create table event_a partition of event for values from (0) to (9)")
+        admin.execute(f"set role {installer}")
+        for _ in range(2):
+            admin.execute("call trunkline.maintain()")
+        assert column(admin, "select fault from trunkline.broker_watched()") == [
+            "the triggers of public.event_a are not as they should be, and the owner of schema"
+            " trunkline may not change them: its owner has to call broker_watch() again."
+        ]
+        assert column(admin, "select error from trunkline.duty where error is not null") == []
+        admin.execute(f"set role {owner}")
+        watch(admin, "event")
+        admin.execute("insert into event_a values (1)")
+        admin.execute(f"set role {installer}")
+        assert tick(admin) == 1
+        assert column(admin, "select fault from trunkline.broker_watched()") == [None]
+        admin.execute("reset role")
 
 
 # Locks, and watching again

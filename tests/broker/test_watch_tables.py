@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from tests.broker.steps import call
 from tests.broker.watching import ORDERS, Seen, watch
-from tests.fixtures.asking import ask, column, refused
+from tests.fixtures.asking import ask, call, column, refused
 
 from trunkline.testing import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 TRIGGERS = "select tgname from pg_trigger where tgname ~ '^trunkline_watch_' order by 1"
 FUNCTIONS = "select proname from pg_proc where proname ~ '^trunkline_watch_' order by 1"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.broker.receiving import Receiver
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 PUBLIC = "93.184.215.14"
 

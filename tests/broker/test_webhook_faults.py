@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler
     from pathlib import Path
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 SOON = [timedelta(milliseconds=10)] * 6
 OTHER_SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"

@@ -9,13 +9,12 @@ from uuid import uuid4
 import psycopg
 import pytest
 from tests.broker.receiving import SECRET
-from tests.broker.steps import call
-from tests.fixtures.asking import ask, column
+from tests.fixtures.asking import ask, call, column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 URL = "https://shop.test/hook"
 

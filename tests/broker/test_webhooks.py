@@ -26,7 +26,7 @@ from trunkline.testing import eventually
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.broker.steps import Session
+    from tests.fixtures.asking import Session
 
 SOON = [timedelta(milliseconds=10)] * 3
 

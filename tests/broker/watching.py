@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tests.broker.steps import call, events, head, tick
+from tests.broker.steps import events, head, tick
+from tests.fixtures.asking import call
 
 if TYPE_CHECKING:
-    from tests.broker.steps import Found, Session
+    from tests.broker.steps import Found
+    from tests.fixtures.asking import Session
 
 ORDERS = "create table orders (id bigint primary key, status text, note text, total int)"
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.broker.groups import Member, match, subscribe
-from tests.broker.steps import connections, publish
+from tests.broker.steps import publish
+from tests.fixtures.asking import connections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.broker.steps import Session
     from tests.cli.conftest import Cli
+    from tests.fixtures.asking import Session
 
 
 @pytest.fixture

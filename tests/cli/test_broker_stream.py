@@ -6,8 +6,9 @@ import json
 import signal
 from typing import TYPE_CHECKING
 
-from tests.broker.steps import connections, publish
+from tests.broker.steps import publish
 from tests.broker.test_stream import start as beginning
+from tests.fixtures.asking import connections
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli, Start

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.log.steps import TOPIC, Session, call, configure, fetch, maintain
+from tests.fixtures.asking import Session, call
+from tests.log.steps import TOPIC, configure, fetch, maintain
 
 from trunkline.core.db import execute
 from trunkline.log import calls

@@ -16,8 +16,8 @@ from tests.fixtures.postgres import new_database, open_two_sessions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.fixtures.asking import Session
     from tests.fixtures.postgres import AnyServer, TwoSessions
-    from tests.log.steps import Session
 
 _SWEEP = """
 do $$

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
-import psycopg
-from psycopg import sql
-from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
-from tests.fixtures.asking import ask
+from tests.fixtures.asking import ask, call, called
 
 from trunkline.log.batches import StoredBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime, timedelta
 
-Session: TypeAlias = psycopg.Connection[Any]
-Connect: TypeAlias = "Callable[..., Session]"
+    from tests.fixtures.asking import Session
+
 TOPIC = "orders"
 
 
@@ -44,27 +41,6 @@ class Share(NamedTuple):
     epoch: int
     up_to: int
     surplus: bool
-
-
-def call(session: Session, name: str, **arguments: Any) -> list[tuple[Any, ...]]:
-    """Call a function of the schema with named arguments."""
-    return session.execute(_calling(name, arguments), arguments).fetchall()
-
-
-def called(session: Session, name: str, **arguments: Any) -> psycopg.Cursor[dict[str, Any]]:
-    """`call`, with rows by the names of their columns."""
-    cursor = session.cursor(row_factory=dict_row)
-    return cursor.execute(_calling(name, arguments), arguments)
-
-
-def _calling(name: str, arguments: dict[str, Any]) -> sql.Composed:
-    named = [
-        sql.SQL("{} => {}").format(sql.Identifier(argument), sql.Placeholder(argument))
-        for argument in arguments
-    ]
-    return sql.SQL("select * from trunkline.{}({})").format(
-        sql.Identifier(name), sql.SQL(", ").join(named)
-    )
 
 
 def create(session: Session, topic: str = TOPIC, **settings: Any) -> str:

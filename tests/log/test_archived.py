@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fixtures.asking import ask
+from tests.fixtures.asking import Session, ask, call
 from tests.log.archiving import archive, drop_archived
-from tests.log.steps import TOPIC, Session, append, call, create, fill, seal, segments
+from tests.log.steps import TOPIC, append, create, fill, seal, segments
 
 import trunkline
 from trunkline import Invalid, NotFound, PositionTrimmed

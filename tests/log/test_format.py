@@ -10,18 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
-from tests.fixtures.asking import ask, column
-from tests.log.steps import (
-    TOPIC,
-    Session,
-    append,
-    call,
-    create,
-    create_anew,
-    current_segment,
-    fetch,
-    problems,
-)
+from tests.fixtures.asking import Session, ask, call, column
+from tests.log.steps import TOPIC, append, create, create_anew, current_segment, fetch, problems
 
 from trunkline.log.batches import StoredBatch, decode, pack, partition_of
 

@@ -12,24 +12,14 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from psycopg import IsolationLevel
-from tests.fixtures.asking import ask, column, refused
-from tests.log.steps import (
-    TOPIC,
-    Session,
-    append,
-    call,
-    create,
-    current_segment,
-    problems,
-    read,
-    seal,
-)
+from tests.fixtures.asking import Session, ask, call, column, refused
+from tests.log.steps import TOPIC, append, create, current_segment, problems, read, seal
 
 from trunkline.log.batches import partition_of
 
 if TYPE_CHECKING:
+    from tests.fixtures.asking import Connect
     from tests.fixtures.postgres import TwoSessions
-    from tests.log.steps import Connect
 
 APPEND = "select first_offset from trunkline.log_append(%s, 0, %s)"
 

@@ -7,14 +7,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.fixtures.asking import ask, column, refused
+from tests.fixtures.asking import Session, ask, call, called, column, refused
 from tests.log.archiving import CHECKSUM, add, drop_archived
 from tests.log.steps import (
     TOPIC,
-    Session,
     append,
-    call,
-    called,
     claim,
     configure,
     create,

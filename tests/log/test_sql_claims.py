@@ -12,13 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import IsolationLevel
-from tests.fixtures.asking import ask, refused, writing_nothing
+from tests.fixtures.asking import Session, ask, call, refused, writing_nothing
 from tests.log.steps import (
     TOPIC,
     Claim,
-    Session,
     append,
-    call,
     claim,
     claim_at,
     configure,
@@ -37,8 +35,8 @@ from trunkline.testing import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.fixtures.asking import Connect
     from tests.fixtures.postgres import TwoSessions
-    from tests.log.steps import Connect
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

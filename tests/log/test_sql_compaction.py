@@ -15,12 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import IsolationLevel
-from tests.fixtures.asking import ask, column, refused
+from tests.fixtures.asking import Session, ask, call, column, refused
 from tests.log.steps import (
     TOPIC,
-    Session,
     append,
-    call,
     claim,
     configure,
     create,
@@ -37,8 +35,8 @@ from tests.log.steps import (
 from trunkline.log.batches import decode
 
 if TYPE_CHECKING:
+    from tests.fixtures.asking import Connect
     from tests.fixtures.postgres import TwoSessions
-    from tests.log.steps import Connect
 
 steady = settings(
     deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -10,12 +10,10 @@ from uuid import UUID, uuid4
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.fixtures.asking import ask, column, refused, writing_nothing
+from tests.fixtures.asking import Session, ask, call, column, refused, writing_nothing
 from tests.log.steps import (
     TOPIC,
-    Session,
     append,
-    call,
     claim,
     commit,
     create,
@@ -28,8 +26,9 @@ from tests.log.steps import (
 )
 
 if TYPE_CHECKING:
+    from tests.fixtures.asking import Connect
     from tests.fixtures.postgres import TwoSessions
-    from tests.log.steps import Connect, Share
+    from tests.log.steps import Share
 
 steady = settings(
     deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -11,23 +11,10 @@ from uuid import UUID
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from tests.fixtures.asking import ask, column, refused
+from tests.fixtures.asking import Session, ask, call, column, refused
 from tests.fixtures.postgres import new_database
 from tests.log.archiving import CHECKSUM
-from tests.log.steps import (
-    TOPIC,
-    Session,
-    append,
-    call,
-    claim,
-    configure,
-    create,
-    fill,
-    join,
-    process,
-    read,
-    seal,
-)
+from tests.log.steps import TOPIC, append, claim, configure, create, fill, join, process, read, seal
 
 from trunkline.log.batches import Codec, pack
 

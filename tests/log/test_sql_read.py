@@ -15,13 +15,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from psycopg import IsolationLevel
-from tests.fixtures.asking import ask, column, refused, writing_nothing
+from tests.fixtures.asking import Session, ask, call, column, refused, writing_nothing
 from tests.fixtures.postgres import new_database
 from tests.log.steps import (
     TOPIC,
-    Session,
     append,
-    call,
     commit,
     create,
     create_anew,
@@ -43,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
+    from tests.fixtures.asking import Connect
     from tests.fixtures.postgres import AnyServer, TwoSessions
-    from tests.log.steps import Connect
 
     from trunkline.log.batches import StoredBatch
 

@@ -14,12 +14,10 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg import IsolationLevel
-from tests.fixtures.asking import ask, column, refused
+from tests.fixtures.asking import Session, ask, call, column, refused
 from tests.log.steps import (
     TOPIC,
-    Session,
     append,
-    call,
     claim,
     commit,
     configure,
@@ -45,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.fixtures.asking import Connect
     from tests.fixtures.postgres import TwoSessions
-    from tests.log.steps import Connect
 
 TABLES = "select count(*) from pg_class where relname ~ '^log_segment_[0-9]+$'"
 

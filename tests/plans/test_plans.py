@@ -10,9 +10,9 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from tests.fixtures.asking import ask, column
+from tests.fixtures.asking import Session, ask, call, column
 from tests.fixtures.postgres import new_database
-from tests.log.steps import TOPIC, Session, call, create, current_segment, process, seal
+from tests.log.steps import TOPIC, create, current_segment, process, seal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,10 +16,10 @@ from uuid import uuid4
 import psycopg
 import pytest
 from deltalake import DeltaTable
-from tests.fixtures.asking import ask, column
+from tests.fixtures.asking import Session, ask, call, column
 from tests.fixtures.spark import HASTY
 from tests.log.archiving import drop_archived
-from tests.log.steps import Session, append, call, create, seal, segments
+from tests.log.steps import append, create, seal, segments
 
 import trunkline
 from trunkline.core.errors import Conflict, Invalid, NotFound

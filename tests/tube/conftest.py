@@ -9,14 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.fixtures.asking import connections
 from tests.fixtures.postgres import new_database
-from tests.tube.sql_steps import ORDERS, Reader, attach, connections, ensure, swept
+from tests.tube.sql_steps import ORDERS, Reader, attach, ensure, swept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.fixtures.asking import Session
     from tests.fixtures.postgres import AnyServer
-    from tests.tube.sql_steps import Session
 
 
 @pytest.fixture(scope="session")

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
-import psycopg
-from psycopg import sql
-from tests.fixtures.asking import ask, column
+from tests.fixtures.asking import ask, call, column, forget_prepared
 
 from trunkline.testing import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from datetime import datetime
 
-Session = psycopg.Connection[Any]
+    from tests.fixtures.asking import Session
+
 TUBE = "feed"
 ORDERS = "create table orders (id bigint primary key, status text, region int, total int)"
 
@@ -48,18 +45,6 @@ class Share(NamedTuple):
     surplus: bool
 
 
-@contextmanager
-def connections(dsn: str) -> Iterator[Callable[..., Session]]:
-    """Open connections to a database: ``connect(autocommit=False)``."""
-    with ExitStack() as opened:
-
-        def open_one(*, autocommit: bool = True, **options: Any) -> Session:
-            connection = psycopg.connect(dsn, autocommit=autocommit, **options)
-            return opened.enter_context(closing(connection))
-
-        yield open_one
-
-
 SWEEP = """
 do $$
 declare
@@ -85,26 +70,11 @@ grant usage on schema public to public;
 def swept(session: Session) -> Session:
     """Remove what an earlier test left."""
     session.execute("set lock_timeout = '5s'")
-    for gid in column(
-        session, "select gid from pg_prepared_xacts where database = current_database()"
-    ):
-        session.execute(sql.SQL("rollback prepared {}").format(gid))
+    forget_prepared(session)
     session.execute(SWEEP)
     session.execute("reset lock_timeout")
     tick(session)
     return session
-
-
-def call(session: Session, name: str, /, **arguments: Any) -> list[tuple[Any, ...]]:
-    """Call a function of the schema with named arguments."""
-    named = [
-        sql.SQL("{} => {}").format(sql.Identifier(argument), sql.Placeholder(argument))
-        for argument in arguments
-    ]
-    query = sql.SQL("select * from trunkline.{}({})").format(
-        sql.Identifier(name), sql.SQL(", ").join(named)
-    )
-    return session.execute(query, arguments).fetchall()
 
 
 def ensure(session: Session, tube: str = TUBE, **settings: Any) -> str:

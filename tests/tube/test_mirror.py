@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.fixtures.asking import refused
-from tests.tube.sql_steps import Session, attach
+from tests.fixtures.asking import Session, refused
+from tests.tube.sql_steps import attach
 
 import trunkline
 from trunkline.testing import eventually

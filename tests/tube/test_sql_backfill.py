@@ -7,13 +7,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.fixtures.asking import ask, column, refused
+from tests.fixtures.asking import Session, ask, call, column, refused
 from tests.tube.sql_steps import (
     TUBE,
     Reader,
-    Session,
     attach,
-    call,
     ensure,
     finish,
     read,

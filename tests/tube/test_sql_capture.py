@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from tests.fixtures.asking import ask, column, refused
+from tests.fixtures.asking import Session, ask, call, column, refused
 from tests.tube.sql_steps import (
     TUBE,
     Reader,
-    Session,
     attach,
-    call,
     documents,
     ensure,
     finish,

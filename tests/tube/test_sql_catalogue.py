@@ -6,15 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.fixtures.asking import ask, column, refused, writing_nothing
+from tests.fixtures.asking import Session, ask, call, column, connections, refused, writing_nothing
 from tests.tube.sql_steps import (
     TUBE,
     Reader,
-    Session,
     ack,
     attach,
-    call,
-    connections,
     documents,
     ensure,
     join,

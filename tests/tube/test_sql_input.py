@@ -7,20 +7,8 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from tests.fixtures.asking import ask, refused
-from tests.tube.sql_steps import (
-    TUBE,
-    Session,
-    attach,
-    call,
-    ensure,
-    gaps,
-    join,
-    member,
-    schedule,
-    tick,
-    touch,
-)
+from tests.fixtures.asking import Session, ask, call, refused
+from tests.tube.sql_steps import TUBE, attach, ensure, gaps, join, member, schedule, tick, touch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from tests.fixtures.asking import ask, column, refused, writing_nothing
+from tests.fixtures.asking import Session, ask, call, column, connections, refused, writing_nothing
 from tests.tube.sql_steps import (
     TUBE,
     Reader,
-    Session,
     Share,
     ack,
     attach,
-    call,
-    connections,
     ensure,
     head,
     join,

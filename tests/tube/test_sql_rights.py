@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
-import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
-from tests.fixtures.asking import ask, column, refused
+from tests.fixtures.asking import Session, ask, call, column, refused
+from tests.fixtures.roles import login_roles, name_of, unprivileged
 from tests.tube.sql_steps import (
     TUBE,
     Reader,
-    Session,
     ack,
     attach,
-    call,
     documents,
     ensure,
     finish,
@@ -27,41 +23,17 @@ from tests.tube.sql_steps import (
     touch,
 )
 
-from trunkline.core import migrate
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    Role = Callable[..., Session]
+    from tests.fixtures.asking import Connect
+    from tests.fixtures.roles import Role
 
 
 @pytest.fixture
-def role(session: Session, connect: Callable[..., Session]) -> Iterator[Role]:
-    """Sessions of new login roles: ``role("trunkline_writer", owns="orders")``."""
-    made: list[str] = []
-
-    def make(*groups: str, owns: str | None = None) -> Session:
-        name = f"user_{uuid4().hex}"
-        session.execute(f"create role {name} login")
-        made.append(name)
-        for group in groups:
-            session.execute(f"grant {group} to {name}")
-        if owns:
-            session.execute(f"alter table {owns} owner to {name}")
-            session.execute(f"grant create on schema public to {name}")
-        own = connect()
-        own.execute(f"set session authorization {name}")
-        return own
-
-    yield make
-    session.execute("reset role")
-    for name in made:
-        session.execute(f"reassign owned by {name} to current_user; drop owned by {name}")
-        session.execute(f"drop role {name}")
-
-
-def name_of(session: Session) -> str:
-    return str(ask(session, "select current_user"))
+def role(session: Session, connect: Connect) -> Iterator[Role]:
+    with login_roles(session, connect) as make:
+        yield make
 
 
 # Writers
@@ -278,38 +250,23 @@ def test_an_installation_without_superuser_captures_for_tables_of_others(
     bare_dsn: str,
 ) -> None:
     """Only what it may not do itself is left to the owner of the table, and said."""
-    installer, owner = f"installer_{uuid4().hex}", f"owner_{uuid4().hex}"
-    with psycopg.connect(bare_dsn, autocommit=True) as admin:
-        admin.execute(f"create role {installer}; create role {owner}")
-        admin.execute("grant create on schema public to public")
-        base = ask(admin, "select current_database()")
-        admin.execute(f"grant create on database {base} to {installer}")
-    try:
-        migrate.install(make_conninfo(bare_dsn, options=f"-c role={installer}"))
-        with psycopg.connect(bare_dsn, autocommit=True) as admin:
-            admin.execute("select trunkline.roles_grant()")
-            admin.execute(f"grant trunkline_writer to {owner}")
-            admin.execute(f"set role {owner}")
-            admin.execute("create table event (id int primary key) partition by range (id)")
-            ensure(admin)
-            attach(admin, "event")
-            admin.execute("create table event_a partition of event for values from (0) to (9)")
-            admin.execute("reset role")
-            admin.execute(f"set role {installer}")
-            for _ in range(2):
-                admin.execute("call trunkline.maintain()")
-            assert column(admin, "select error from trunkline.tube_gap") == [
-                "table public.event_a has no triggers, and the owner of schema trunkline may not"
-                " make them: its owner has to call tube_attach() again."
-            ]
-            assert column(admin, "select error from trunkline.duty where error is not null") == []
-            admin.execute(f"set role {owner}")
-            attach(admin, "event")
-            admin.execute("insert into event_a values (1)")
-            admin.execute(f"set role {installer}")
-            assert tick(admin) == 1
-            admin.execute("reset role")
-    finally:
-        with psycopg.connect(bare_dsn, autocommit=True) as admin:
-            admin.execute(f"drop owned by {installer}, {owner} cascade")
-            admin.execute(f"drop role {installer}, {owner}")
+    with unprivileged(bare_dsn) as (admin, installer, owner):
+        admin.execute(f"set role {owner}")
+        admin.execute("create table event (id int primary key) partition by range (id)")
+        ensure(admin)
+        attach(admin, "event")
+        admin.execute("create table event_a partition of event for values from (0) to (9)")
+        admin.execute(f"set role {installer}")
+        for _ in range(2):
+            admin.execute("call trunkline.maintain()")
+        assert column(admin, "select error from trunkline.tube_gap") == [
+            "table public.event_a has no triggers, and the owner of schema trunkline may not"
+            " make them: its owner has to call tube_attach() again."
+        ]
+        assert column(admin, "select error from trunkline.duty where error is not null") == []
+        admin.execute(f"set role {owner}")
+        attach(admin, "event")
+        admin.execute("insert into event_a values (1)")
+        admin.execute(f"set role {installer}")
+        assert tick(admin) == 1
+        admin.execute("reset role")
