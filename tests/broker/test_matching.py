@@ -54,8 +54,8 @@ def test_the_groups_that_got_something_are_woken(
     match(session)
 
     heard = {notice.payload for notice in listener.notifies(timeout=5, stop_after=2)}
-    group = ask(session, "select group_id from trunkline.broker_group where group_name = 'orders'")
-    assert heard == {"broker:tick", f"broker:group:{group}"}
+    group, lane = session.execute("select group_id, lane from trunkline.delivery").fetchone() or ()
+    assert heard == {"broker:tick", f"broker:group:{group}:{lane}"}
 
 
 def test_params_decide_with_the_condition(session: Session) -> None:

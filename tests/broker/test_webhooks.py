@@ -74,6 +74,22 @@ async def test_an_event_is_posted_as_json_with_everything_that_belongs_to_it(
     }
 
 
+async def test_numbers_arrive_as_they_were_published(
+    clean_dsn: str, session: Session, receiver: Receiver
+) -> None:
+    numbers = b'{"price": 1.10, "large": 12345678901234567890.5, "id": 9007199254740993}'
+    receiver.answers.append(answer(500))
+    async with sending(clean_dsn) as (tl, _):
+        await tl.broker.webhook_add("g", receiver.url, retry=[timedelta()])
+        session.execute("select trunkline.broker_publish('t', %s::jsonb)", [numbers.decode()])
+        await eventually(lambda: len(receiver.requests) == 2)
+    first, second = (request.body for request in receiver.requests)
+    assert first == second
+    stored = session.execute("select %s::jsonb::text", [numbers.decode()]).fetchone() or ()
+    assert stored[0].encode() in first
+    assert b"1.10" in first
+
+
 async def test_payloads_that_are_no_objects_arrive_as_they_are(
     clean_dsn: str, receiver: Receiver
 ) -> None:
@@ -234,5 +250,7 @@ async def test_many_webhooks_are_all_served_and_each_asks_less_often(
         await tl.broker.publish("t", 1)
         await eventually(lambda: len(receiver.requests) == 40)
         worker = webhooks._running[1].worker
-        assert (worker.pace, worker.look_every) == (0.04, 1.6)
+        assert (worker.pace, worker.look_every, worker.room) == (0.04, 1.6, 4)
+        worker.share(50_000)
+        assert worker.room == 1  # what is read ahead by all of them is bounded
     assert len(set(receiver.ids)) == 40

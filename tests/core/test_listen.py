@@ -92,6 +92,19 @@ async def test_a_subscription_hears_keys_with_its_prefix_and_no_others(
         assert await all_logs.wait(SOON)
 
 
+async def test_whoever_wants_to_know_is_told_what_was_heard(
+    server_of: Server, listener: Listener
+) -> None:
+    keys: list[str] = []
+    async with listener.subscribe("log:orders:", keys.append) as orders:
+        await heard_the_beginning(listener, orders)
+        for key in ("log:orders:3", "log:ordersof:4", "log:orders:5,6"):
+            await server_of.notify(key)
+        await eventually(lambda: len(keys) == 3)
+
+    assert keys == ["", "log:orders:3", "log:orders:5,6"]
+
+
 async def test_all_subscriptions_share_one_connection(
     server_of: Server, listener: Listener
 ) -> None:

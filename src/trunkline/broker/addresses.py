@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpcore
 
+from trunkline.broker.network import Network
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
@@ -98,7 +100,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
     ):
         self._resolve = resolve
         self._private = private
-        self._inner = inner or httpcore.AnyIOBackend()
+        self._inner = inner or Network()
 
     async def connect_tcp(
         self,

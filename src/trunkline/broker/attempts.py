@@ -17,7 +17,7 @@ from psycopg.pq import TransactionStatus
 
 from trunkline.broker import handler_calls as calls
 from trunkline.broker.handlers import Unfit
-from trunkline.broker.invocation import Failed, invoke, told
+from trunkline.broker.invocation import Failed, told
 from trunkline.core import telemetry
 from trunkline.core.db import translated
 from trunkline.core.errors import (
@@ -148,21 +148,19 @@ class Attempts:
         From the second time on nothing else that is suspect is tried meanwhile: a process dies
         with everything in it, and only the event that killed it may be blamed.
         """
-        trial = calls.trial(*self._place(lane), events[0].delivery)
-        tried = 0
-        if lane.is_suspect:
-            tried = await self._db.run(
-                calls.trial(*self._place(lane), events[0].delivery, note=False)
-            )
+        if not lane.is_suspect:
+            yield True
+            return
+        place = *self._place(lane), events[0].delivery
+        tried = await self._db.run(calls.trial(*place, note=False))
         if tried >= TRIALS:
             yield False
         elif tried:
             async with self._shared.alone:
-                await self._db.run(trial)
+                await self._db.run(calls.trial(*place))
                 yield True
         else:
-            if lane.is_suspect:
-                await self._db.run(trial)
+            await self._db.run(calls.trial(*place))
             yield True
 
     async def _first_within(self, lane: Lane, events: list[Delivered]) -> Result:
@@ -258,10 +256,10 @@ class Attempts:
         call = handler.call(events, values, connection)
         try:
             if connection is None:
-                await invoke(call, is_async=handler.is_async, timeout=handler.timeout)
+                await handler.invoke(call)
             else:
                 async with connection.transaction():
-                    await invoke(call, is_async=handler.is_async, timeout=handler.timeout)
+                    await handler.invoke(call)
                     _check(connection)
         except Failed as failure:
             if connection is not None and failure.stuck:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker.handlers import Arguments, Handler
+from trunkline.broker.invocation import Failed, Withdrawn, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -105,10 +106,15 @@ class Endpoint:
 class WebhookHandler(Handler):
     """A handler that is no function of the user's, but posts events."""
 
-    size: Callable[[Event], int]
+    size: Callable[[Delivered], int]
     """Bytes that an event takes in a body."""
     most_bytes: Callable[[], int]
     """Bytes that a body may have."""
+
+    @property
+    def takes_json_text(self) -> bool:
+        """Yes: what goes through unread need not be understood."""
+        return True
 
     def delay_after(self, attempts: int) -> float | None:
         """Around what was asked for, so that what failed together does not return together."""
@@ -130,6 +136,15 @@ class WebhookHandler(Handler):
             room -= size
         return parts
 
+    async def invoke(self, call: Callable[[], Any]) -> None:
+        """Post; it ends by itself, in time."""
+        try:
+            await call()
+        except (Failed, Withdrawn):
+            raise
+        except Exception as error:
+            raise Failed(told(error)) from error
+
     def call(
         self, events: Sequence[Event], _fitted: Sequence[Any], _transaction: Any
     ) -> Callable[[], Any]:
@@ -141,7 +156,7 @@ def handler_of(
     endpoint: Endpoint,
     post: Callable[..., Any],
     *,
-    size: Callable[[Event], int],
+    size: Callable[[Delivered], int],
     most_bytes: Callable[[], int],
 ) -> WebhookHandler:
     """The handler that a webhook is."""

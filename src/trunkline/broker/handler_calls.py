@@ -13,6 +13,7 @@ from trunkline.broker.delivered import (
     RetryBatch,
 )
 from trunkline.core.calls import Call, many, nothing, one, scalar
+from trunkline.core.gathering import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +56,12 @@ def leave(
 
 
 def fetch(
-    group: str, handler: str, after: Mapping[int, int], *, max_events: int
+    group: str,
+    handler: str,
+    after: Mapping[int, int],
+    *,
+    max_events: int,
+    json_text: bool = False,
 ) -> Call[dict[int, list[Delivered]]]:
     """What lies ahead in lanes, each after a delivery; at most so many events of each."""
     return Call(
@@ -69,7 +75,49 @@ def fetch(
         },
         _by_lane,
         safe_to_repeat=True,
+        json_text=json_text,
         types={"lanes": "int[]", "after": "bigint[]"},
+    )
+
+
+def fetch_together(
+    asked: Sequence[Call[dict[int, list[Delivered]]]],
+) -> Call[list[dict[int, list[Delivered]] | object]]:
+    """Many calls of `fetch` as one; all of them want JSON in the same form."""
+    given = [call.arguments for call in asked]
+    lanes = [(each, lane) for each in given for lane in each["lanes"]]
+    owners = [number for number, each in enumerate(given) for _ in each["lanes"]]
+
+    def shape(rows: list[dict[str, Any]]) -> list[dict[int, list[Delivered]] | object]:
+        found: list[Any] = [{} for _ in asked]
+        for row in rows:
+            owner, (_, lane) = owners[row["place"] - 1], lanes[row["place"] - 1]
+            if row["up_to"] is None:
+                found[owner] = ALONE
+            elif found[owner] is not ALONE:
+                event = _delivered(row, blocked=bool(row["blocked"]))
+                found[owner].setdefault(lane, []).append(event)
+        return found
+
+    return Call(
+        "_broker_fetch_many",
+        {
+            "group_names": [each["group_name"] for each, _ in lanes],
+            "handlers": [each["handler"] for each, _ in lanes],
+            "lanes": [lane for _, lane in lanes],
+            "after": [after for each in given for after in each["after"]],
+            "most": [each["max_events"] for each, _ in lanes],
+        },
+        shape,
+        safe_to_repeat=True,
+        json_text=asked[0].json_text,
+        types={
+            "group_names": "text[]",
+            "handlers": "text[]",
+            "lanes": "int[]",
+            "after": "bigint[]",
+            "most": "int[]",
+        },
     )
 
 
@@ -91,6 +139,37 @@ def commit(group: str, handler: str, lane: int, epoch: int, up_to: int) -> Call[
         {"group_name": group, "handler": handler, "lane": lane, "epoch": epoch, "up_to": up_to},
         nothing,
         safe_to_repeat=True,
+    )
+
+
+def commit_together(asked: Sequence[Call[None]]) -> Call[list[object]]:
+    """Many calls of `commit` as one."""
+
+    def shape(rows: list[dict[str, Any]]) -> list[object]:
+        committed = set(scalar(rows))
+        return [None if place in committed else ALONE for place in range(1, len(asked) + 1)]
+
+    return Call(
+        "_broker_commit_many",
+        {
+            names: [call.arguments[name] for call in asked]
+            for names, name in (
+                ("group_names", "group_name"),
+                ("handlers", "handler"),
+                ("lanes", "lane"),
+                ("epochs", "epoch"),
+                ("up_tos", "up_to"),
+            )
+        },
+        shape,
+        safe_to_repeat=True,
+        types={
+            "group_names": "text[]",
+            "handlers": "text[]",
+            "lanes": "int[]",
+            "epochs": "bigint[]",
+            "up_tos": "bigint[]",
+        },
     )
 
 
@@ -138,7 +217,13 @@ def park(group: str, handler: str, lane: int, epoch: int, deliveries: Sequence[i
 
 
 def retries(
-    group: str, handler: str, lane: int, epoch: int, *, max_batches: int = 1
+    group: str,
+    handler: str,
+    lane: int,
+    epoch: int,
+    *,
+    max_batches: int = 1,
+    json_text: bool = False,
 ) -> Call[list[RetryBatch]]:
     """Batches of a lane that are due for another try."""
     return Call(
@@ -152,6 +237,7 @@ def retries(
         },
         _retry_batches,
         safe_to_repeat=True,
+        json_text=json_text,
     )
 
 

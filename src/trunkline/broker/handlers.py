@@ -18,6 +18,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
 from trunkline.broker.conditions import as_text
 from trunkline.broker.delivered import Delivered
+from trunkline.broker.invocation import invoke
 from trunkline.broker.models import Event
 from trunkline.broker.topics import topics_sql
 from trunkline.core.errors import Invalid
@@ -73,6 +74,11 @@ class Handler:
     is_async: bool
 
     @property
+    def takes_json_text(self) -> bool:
+        """Whether its events have payload and metadata as JSON in a text."""
+        return False
+
+    @property
     def takes_transaction(self) -> bool:
         """Whether effect and position are committed together."""
         return self.arguments.transaction is not None
@@ -98,6 +104,10 @@ class Handler:
             return self.arguments.payload.validate_python(event.payload)
         except ValidationError as error:
             raise Unfit(_faults(error, event)) from None
+
+    async def invoke(self, call: Callable[[], Any]) -> None:
+        """Make a call of the function; `Failed` says how it failed."""
+        await invoke(call, is_async=self.is_async, timeout=self.timeout)
 
     def call(
         self,

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import httpcore
 
 from trunkline.broker import webhook_messages as messages
 from trunkline.broker.addresses import Forbidden
+from trunkline.broker.connections import Connections
 from trunkline.broker.handler_calls import storable
 from trunkline.broker.invocation import Failed, Withdrawn
 
@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 
 _EXCERPT = 1_000  # bytes of an answer that are kept; not many more are read
 _LONGEST_REST = 86_400.0  # seconds that an endpoint may ask for
-_KEEP_ALIVE = 30.0  # seconds
 _SHORTEST_STRUCK_OUT = 6  # characters; shorter values of headers are no secrets
-_HAS_HTTP2 = find_spec("h2") is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ class Sent:
 
     def entry(self) -> dict[str, Any]:
         """As the log takes it."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 class WebhookSender:
@@ -100,29 +98,17 @@ class WebhookSender:
         self._circuit = circuit
         self._tell = tell
         self._gone = gone
-        self._requests: set[asyncio.Task[Answer]] = set()
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=ssl_context,
-            max_connections=endpoint.concurrency,
-            keepalive_expiry=_KEEP_ALIVE,
-            http2=_HAS_HTTP2,
-            network_backend=backend,
+        self._stops = False
+        self._requests: set[asyncio.Task[Any]] = set()
+        self._connections = Connections(
+            endpoint.url, backend=backend, ssl_context=ssl_context, excerpt=_EXCERPT
         )
 
     async def post(self, events: Sequence[Delivered]) -> None:
         """Post events; `Failed` says how it is tried again, `Withdrawn` that it is not for now."""
         message = messages.compose(self.endpoint, self.rules.source, events)
         at, began = datetime.now(UTC), time.monotonic()
-        request = asyncio.create_task(self._ask(message, at))
-        self._requests.add(request)
-        try:
-            await asyncio.wait({request})
-        finally:
-            request.cancel()
-            self._requests.discard(request)
-        if request.cancelled():
-            raise Withdrawn("the sender stops")
-        answer = request.result()
+        answer = await self._ask(message, at)
         self._tell(
             Sent(
                 webhook=self.endpoint.webhook,
@@ -140,12 +126,13 @@ class WebhookSender:
 
     def cut_short(self) -> None:
         """Wait for no answer any more: what is under way is given back."""
+        self._stops = True
         for request in self._requests:
             request.cancel()
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._pool.aclose()
+        await self._connections.close()
 
     async def _judge(self, answer: Answer) -> None:
         if answer.error is None:
@@ -165,10 +152,17 @@ class WebhookSender:
             raise Failed(answer.error)
 
     async def _ask(self, message: Message, now: datetime) -> Answer:
-        timeout = self.endpoint.timeout
+        timeout, task = self.endpoint.timeout, asyncio.current_task()
+        assert task is not None
+        self._requests.add(task)
         try:
             async with asyncio.timeout(timeout):
                 return await self._exchange(message, now)
+        except asyncio.CancelledError:
+            if self._stops:
+                task.uncancel()
+                raise Withdrawn("the sender stops") from None
+            raise
         except TimeoutError:
             return Answer(None, trouble=f"no answer within {timeout:g} s")
         except Forbidden as error:
@@ -177,23 +171,17 @@ class WebhookSender:
             return Answer(None, trouble=self._struck_out(_told(error)))
         except OSError as error:
             return Answer(None, trouble=_told(error))
+        finally:
+            self._requests.discard(task)
 
     async def _exchange(self, message: Message, now: datetime) -> Answer:
         headers, content = messages.request(
             self.endpoint, message, now, gzip_bytes=self.rules.gzip_bytes
         )
-        async with self._pool.stream(
-            "POST", self.endpoint.url, headers=list(headers.items()), content=content
-        ) as response:
-            said = bytearray()
-            async for chunk in response.aiter_stream():
-                said += chunk[:_EXCERPT]
-                if len(said) >= _EXCERPT:
-                    break
-            given = {name.lower(): value for name, value in response.headers}
-            rest = _seconds(given.get(b"retry-after", b"").decode("latin-1"), now)
-            text = bytes(said[:_EXCERPT]).decode(errors="replace")
-            return Answer(response.status, self._struck_out(storable(text)) or None, rest)
+        response = await self._connections.post(headers, content)
+        rest = _seconds(response.headers.get(b"retry-after", b"").decode("latin-1"), now)
+        text = response.beginning.decode(errors="replace")
+        return Answer(response.status, self._struck_out(storable(text)) or None, rest)
 
     def _struck_out(self, text: str) -> str:
         """Without what we keep secret, should an endpoint say it back to us."""
@@ -207,6 +195,8 @@ class WebhookSender:
 def _seconds(retry_after: str, now: datetime) -> float | None:
     """What ``Retry-After`` asks for: seconds, or a date; None when it makes no sense."""
     text = retry_after.strip()
+    if not text:
+        return None
     if text.isascii() and text.isdigit():
         return min(float(text[:10]), _LONGEST_REST)
     try:

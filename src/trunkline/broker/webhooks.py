@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker import webhook_calls as calls
 from trunkline.broker.circuit import Circuit
 from trunkline.broker.endpoints import handler_of
+from trunkline.broker.handler_calls import commit_together, fetch_together
 from trunkline.broker.worker import HandlerWorker
 from trunkline.core import telemetry
-from trunkline.core.db import SparingDb
 from trunkline.core.errors import Invalid, NotFound, TrunklineError, Unavailable
+from trunkline.core.gathering import GatheringDb
 from trunkline.core.service import Probe, Service
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
     import httpcore
 
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
 
 logger = telemetry.get_logger(__name__)
 
-_READ_AHEAD = 4  # batches
+_READ_AHEAD = 4  # batches of a lane
+_MOST_AHEAD = 50_000  # events that one lane of each may hold together
 _CONNECTIONS = 4
+_LONGEST_PAUSE = 0.1  # seconds that what a webhook asks waits for what others ask
 _FEW = 20  # webhooks, which need not spare the database
 _STOP_WITHIN = 5.0  # seconds for requests under way when the service ends
 _LOG_EVERY = 0.1  # seconds
@@ -71,11 +74,14 @@ class WebhookWorker(HandlerWorker):
     def share(self, workers: int) -> None:
         """One of so many: the more there are, the more each does at once, and the less often.
 
-        With a thousand endpoints each is woken once a second at most.
+        With a thousand endpoints each is woken once a second at most, and the less each reads
+        ahead, so that what waits here is no more than for a few of them.
         """
         self.pace = workers / 1_000 if workers > _FEW else 0.0
         self.look_every = max(HandlerWorker.look_every, workers / 25)
         self.rejoin_every = max(HandlerWorker.rejoin_every, workers / 20)
+        batch = self.handler.batch
+        self.room = max(batch, min(_READ_AHEAD * batch, _MOST_AHEAD // workers))
 
     async def register(self) -> int:
         """Nothing: that was done when the webhook was added, and one that was removed stays so."""
@@ -84,11 +90,9 @@ class WebhookWorker(HandlerWorker):
         self._registered_once = True
         return self._sender.endpoint.group_id
 
-    @asynccontextmanager
-    async def admission(self, lane: Lane) -> AsyncIterator[bool]:
+    def admission(self, lane: Lane) -> AbstractAsyncContextManager[bool]:
         """Not while the endpoint is to be left alone."""
-        async with self.circuit.admitted(lambda: self.is_stopping or lane.ends) as admitted:
-            yield admitted
+        return self.circuit.admitted(lambda: self.is_stopping or lane.ends)
 
 
 class _Running:
@@ -135,7 +139,11 @@ class BrokerWebhooks(Service):
         backend: httpcore.AsyncNetworkBackend | None = None,
         ssl_context: ssl.SSLContext | None = None,
     ):
-        self._db = SparingDb(db, _CONNECTIONS)
+        self._db = GatheringDb(
+            db,
+            _CONNECTIONS,
+            {"broker_fetch": fetch_together, "broker_commit": commit_together},
+        )
         self._lease = lease
         self._listener = listener
         self._resolve = resolve
@@ -179,6 +187,7 @@ class BrokerWebhooks(Service):
                 self._running[webhook] = self._start(endpoint, rules)
         for running in self._running.values():
             running.worker.share(len(self._running))
+        self._db.pause = min(_LONGEST_PAUSE, len(self._running) / 10_000)
         return 0
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker import handler_calls as calls
@@ -35,7 +35,8 @@ from trunkline.core.errors import (
 from trunkline.core.service import Probe
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
     from uuid import UUID
 
     from trunkline.broker.attempts import Attempt
@@ -80,7 +81,8 @@ class HandlerWorker:
         self._lease = lease
         self._listener = listener
         self._member = member
-        self._room = max(1, read_ahead) * handler.batch
+        self.room = max(1, read_ahead) * handler.batch
+        """Events of a lane that may wait here."""
         self._attempts = Attempts(db, handler, shared or Shared(), self._told)
         self._tell = tell
         self._lanes: dict[int, Lane] = {}
@@ -127,16 +129,18 @@ class HandlerWorker:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; then finish what is in hand and give the lanes back at once."""
         stopped = asyncio.create_task(stop.wait())
+        stopped.add_done_callback(lambda _: self._woken.set())
         process = await self._lease.hold()
         try:
             group_id = await self._registered(stopped)
-            async with self._listener.subscribe(f"broker:group:{group_id}") as heard:
+            about = f"broker:group:{group_id}:"
+            async with self._listener.subscribe(about, self._heard) as heard:
                 listening = asyncio.create_task(self._listen(heard))
                 try:
                     while not stop.is_set():
                         self._woken.clear()
                         if not await self._step(process):
-                            await self._rest(stopped)
+                            await self._rest()
                 finally:
                     listening.cancel()
                     await asyncio.wait({listening})
@@ -189,24 +193,24 @@ class HandlerWorker:
             self.quiet.send(None)
         return read
 
+    def _heard(self, key: str) -> None:
+        """Something came for the lanes that the last part of the key names; if none, for all."""
+        named = key.rpartition(":")[2]
+        for number in map(int, named.split(",")) if named else self._lanes:
+            if lane := self._lanes.get(number):
+                lane.more = True
+
     async def _listen(self, heard: Subscription) -> None:
         while True:
             if await heard.wait(3600):
-                for lane in self._lanes.values():
-                    lane.more = True
                 self._woken.set()
                 if self.pace:
                     await asyncio.sleep(self.pace)
 
-    async def _rest(self, stopped: asyncio.Task[bool]) -> None:
+    async def _rest(self) -> None:
         """Wait for a wake-up, or until it is time to look."""
-        now = time.monotonic()
         until = max(min(self._look_at, self._rejoin_at), self._hold_until)
-        woken = asyncio.create_task(self._woken.wait())
-        await asyncio.wait(
-            {stopped, woken}, timeout=max(0.0, until - now), return_when=asyncio.FIRST_COMPLETED
-        )
-        woken.cancel()
+        await _is_set(self._woken, max(0.0, until - time.monotonic()))
 
     async def _rejoin(self, process: UUID) -> None:
         handler = self.handler
@@ -280,17 +284,23 @@ class HandlerWorker:
         wanting = {
             number: lane
             for number, lane in self._lanes.items()
-            if lane.more and not lane.ends and len(lane.queue) * 2 <= self._room
+            if lane.more and not lane.ends and len(lane.queue) * 2 <= self.room
         }
         if not wanting:
             return False
-        most = self._room - self._room // 2
+        most = self.room - self.room // 2
         after = {number: lane.read_up_to for number, lane in wanting.items()}
         for lane in wanting.values():  # before the reading: a wake-up during it must count
             lane.more = False
         try:
             found = await self._db.run(
-                calls.fetch(handler.group, handler.name, after, max_events=most)
+                calls.fetch(
+                    handler.group,
+                    handler.name,
+                    after,
+                    max_events=most,
+                    json_text=handler.takes_json_text,
+                )
             )
         except PositionTrimmed as error:
             self._skip(wanting, error)
@@ -346,10 +356,9 @@ class HandlerWorker:
         async with self.admission(lane) as admitted:
             return admitted and await self._handle_next(lane)
 
-    @asynccontextmanager
-    async def admission(self, _lane: Lane) -> AsyncIterator[bool]:
+    def admission(self, _lane: Lane) -> AbstractAsyncContextManager[bool]:
         """Whether a lane may handle something now; for those who know when it had better not."""
-        yield True
+        return nullcontext(True)  # noqa: FBT003 - what it yields
 
     async def _handle_next(self, lane: Lane) -> bool:
         if not lane.retries and lane.is_due():
@@ -364,7 +373,7 @@ class HandlerWorker:
         if not (self._stopping or lane.ends) and (
             events := lane.take(1 if lane.is_suspect else self.handler.batch)
         ):
-            if len(lane.queue) * 2 <= self._room and lane.more:
+            if len(lane.queue) * 2 <= self.room and lane.more:
                 self._woken.set()
             await self._first(lane, events)
             busy = True
@@ -393,12 +402,13 @@ class HandlerWorker:
                 lane.number,
                 lane.epoch,
                 max_batches=_RETRIES_AT_ONCE,
+                json_text=handler.takes_json_text,
             )
         )
 
     async def _idle(self, lane: Lane) -> None:
         """Nothing is to be done: commit after a moment, and wait until something is."""
-        if lane.worked and await _woken(lane, lane.commit_in()):
+        if lane.worked and await _is_set(lane.woken, lane.commit_in()):
             return
         await self._commit(lane)
         if lane.is_suspect and lane.has_read_all and not lane.queue:
@@ -406,7 +416,9 @@ class HandlerWorker:
             await self._attempts.trust(lane)
         lane.resting = True
         self._woken.set()
-        await _woken(lane, None if lane.due is None else max(0.0, lane.due - time.monotonic()))
+        await _is_set(
+            lane.woken, None if lane.due is None else max(0.0, lane.due - time.monotonic())
+        )
 
     async def _commit(self, lane: Lane) -> None:
         up_to = lane.position()
@@ -467,11 +479,11 @@ class HandlerWorker:
         self._lanes.clear()
 
 
-async def _woken(lane: Lane, timeout: float | None) -> bool:
-    """Wait until something is to be done; False when that takes too long."""
+async def _is_set(event: asyncio.Event, timeout: float | None) -> bool:
+    """Wait for an event; False when that takes too long."""
     try:
         async with asyncio.timeout(timeout):
-            await lane.woken.wait()
+            await event.wait()
     except TimeoutError:
         return False
     return True

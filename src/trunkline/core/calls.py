@@ -28,6 +28,8 @@ class Call(Generic[T]):
     shape: Callable[[list[dict[str, Any]]], T]
     safe_to_repeat: bool = False
     binary: bool = False
+    json_text: bool = False
+    """Whether jsonb comes as the text that the server writes, not as what it means."""
     types: Mapping[str, str] = field(default_factory=dict)
 
     def statement(self) -> bytes:

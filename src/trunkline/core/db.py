@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg.rows import dict_row
+from psycopg.types.string import TextLoader
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
 
 from trunkline.core.backoff import Backoff
@@ -277,6 +278,8 @@ class Db:
 async def execute_async(connection: psycopg.AsyncConnection[Any], call: Call[T]) -> T:
     """Run a call on a connection of the caller's."""
     async with connection.cursor(row_factory=dict_row, binary=call.binary) as cursor:
+        if call.json_text:
+            cursor.adapters.register_loader("jsonb", TextLoader)
         await cursor.execute(call.statement(), call.values())
         return call.shape(await cursor.fetchall())
 
@@ -284,6 +287,8 @@ async def execute_async(connection: psycopg.AsyncConnection[Any], call: Call[T])
 def execute(connection: psycopg.Connection[Any], call: Call[T]) -> T:
     """The blocking twin of `execute_async`."""
     with connection.cursor(row_factory=dict_row, binary=call.binary) as cursor:
+        if call.json_text:
+            cursor.adapters.register_loader("jsonb", TextLoader)
         cursor.execute(call.statement(), call.values())
         return call.shape(cursor.fetchall())
 

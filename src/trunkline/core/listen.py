@@ -13,6 +13,7 @@ wait for the disk.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -43,10 +44,11 @@ logger = telemetry.get_logger(__name__)
 
 
 class Subscription:
-    """Hears the keys that begin with a prefix."""
+    """Hears the keys that begin with a prefix; ``tell`` is called with each, "" for any."""
 
-    def __init__(self, prefix: str):
+    def __init__(self, prefix: str, tell: Callable[[str], None] | None = None):
         self.prefix = prefix
+        self._tell = tell
         self._woken = asyncio.Event()
 
     @property
@@ -54,8 +56,10 @@ class Subscription:
         """Whether the next `wait` returns at once."""
         return self._woken.is_set()
 
-    def wake(self) -> None:
+    def wake(self, key: str = "") -> None:
         """Make the next (or the present) `wait` return True."""
+        if self._tell is not None:
+            self._tell(key)
         self._woken.set()
 
     async def wait(self, timeout: float) -> bool:
@@ -82,22 +86,29 @@ class Listener:
         self._connect = connect
         self._heartbeat = heartbeat
         self._backoff = backoff or Backoff(first=0.1, longest=10.0)
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: dict[str, set[Subscription]] = {}  # by prefix
+        self._lengths: Counter[int] = Counter()  # of the prefixes
         self._listening = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
     @asynccontextmanager
-    async def subscribe(self, prefix: str) -> AsyncIterator[Subscription]:
+    async def subscribe(
+        self, prefix: str, tell: Callable[[str], None] | None = None
+    ) -> AsyncIterator[Subscription]:
         """Hear of keys that begin with ``prefix`` inside the block."""
         if self._task is None and not self._closed:
             self._task = asyncio.create_task(self._run(), name="listener")
-        subscription = Subscription(prefix)
-        self._subscriptions.add(subscription)
+        subscription = Subscription(prefix, tell)
+        self._subscriptions.setdefault(prefix, set()).add(subscription)
+        self._lengths[len(prefix)] += 1
         try:
             yield subscription
         finally:
-            self._subscriptions.discard(subscription)
+            self._lengths -= Counter([len(prefix)])
+            self._subscriptions[prefix].discard(subscription)
+            if not self._subscriptions[prefix]:
+                del self._subscriptions[prefix]
 
     async def ready(self, timeout: float = 10.0) -> bool:
         """Wait until notifications are heard; False when that takes too long."""
@@ -116,9 +127,10 @@ class Listener:
         self._wake("")
 
     def _wake(self, key: str) -> None:
-        for subscription in self._subscriptions:
-            if not key or key.startswith(subscription.prefix):
-                subscription.wake()
+        prefixes = [key[:length] for length in self._lengths] if key else [*self._subscriptions]
+        for prefix in prefixes:
+            for subscription in self._subscriptions.get(prefix, ()):
+                subscription.wake(key)
 
     async def _run(self) -> None:
         while True:

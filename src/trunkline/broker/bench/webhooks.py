@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 import multiprocessing
 import resource
 import time
 from contextlib import asynccontextmanager, contextmanager
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -34,7 +36,7 @@ _ADD = """
     %(prefix)s || g,
     format('http://127.0.0.1:%%s/%%s', %(port)s::int, g),
     format('{"and": [{"topic": "%%s"}, {"eq": {"payload.endpoint": %%s}}]}', %(prefix)s::text, g),
-    batch => %(batch)s)
+    secret => %(secret)s, batch => %(batch)s)
     from generate_series(1, %(n)s) g
 """
 _PUBLISH = """
@@ -50,7 +52,7 @@ _REMOVE = """
 
 async def webhooks(lab: Lab) -> AsyncGenerator[Row]:
     """5,000 events a second for 1,000 endpoints; then the same while one of them hangs."""
-    endpoints, rate, seconds = (20, 200, 2) if lab.quick else (1_000, 5_000, 10)
+    endpoints, rate, seconds = (20, 200, 2) if lab.quick else (1_000, 5_000, 30)
     with _receiver() as (receiver, port), _allowed(lab):
         async with _sending(lab, endpoints, port) as topic:
             await _turn(lab, receiver, topic, endpoints, endpoints, 1.0)  # until all have begun
@@ -130,7 +132,8 @@ def _publisher(dsn: str, topic: str, endpoints: int, n: int, rate: float) -> Non
 async def _sending(lab: Lab, endpoints: int, port: int) -> AsyncIterator[str]:
     """Webhooks, a group each, and the services in this process; the topic that they want."""
     topic = f"{lab.prefix}.webhooks."
-    given = {"prefix": topic, "port": port, "batch": _BATCH, "n": endpoints}
+    secret = base64.b64encode(token_bytes(32)).decode()
+    given = {"prefix": topic, "port": port, "batch": _BATCH, "n": endpoints, "secret": secret}
     with psycopg.connect(lab.dsn, autocommit=True) as connection:
         connection.execute(_ADD, given)
         db = AsyncDb(lab.dsn)

@@ -2,24 +2,25 @@
    that of the table, and each event has a kind and metadata of its own.  A key that is longer than keys may be is told by its digest.
    Triggers call it as the owner of the table, who is a writer: whoever may call it may publish.  Rows of one key are
    locked when their triggers run, so that their events follow each other without another lock.
-   Every write to a watched table pays for this: what is the same for all rows is computed once, every column is named.
+   Every write to a watched table pays for this: what is the same for all rows is computed and checked once, every column is named.
    Writes: event. */
 create or replace function trunkline._broker_capture(
   topic text, base jsonb, keys text[], payloads jsonb[], kinds text[] default null, metadatas jsonb[] default null)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  metadata_ jsonb := trunkline._event_traced(base);
+  topic_ trunkline.event_topic := topic;
+  metadata_ trunkline.event_metadata := trunkline._event_traced(base);
 begin
   if kinds is null then
     insert into trunkline.event (slot, xid_space, xid, seq, topic, key, payload, metadata, subscription, at, event_id)
     select (select r.current from trunkline.ring r where r.ring = 'event'), (select trunkline._xid_space()), pg_current_xact_id(), nextval('trunkline.event_seq'),
-           _broker_capture.topic, case when octet_length(u.key) > 1000 then encode(sha256(convert_to(u.key, 'UTF8')), 'hex') else u.key end,
+           topic_, case when octet_length(u.key) > 1000 then encode(sha256(convert_to(u.key, 'UTF8')), 'hex') else u.key end,
            u.payload, metadata_, null::bigint, clock_timestamp(), null::bigint
       from unnest(keys, payloads) u (key, payload);
   else
     insert into trunkline.event (slot, xid_space, xid, seq, topic, key, payload, metadata, subscription, at, event_id)
     select (select r.current from trunkline.ring r where r.ring = 'event'), (select trunkline._xid_space()), pg_current_xact_id(), nextval('trunkline.event_seq'),
-           _broker_capture.topic || '.' || u.kind, case when octet_length(u.key) > 1000 then encode(sha256(convert_to(u.key, 'UTF8')), 'hex') else u.key end,
+           topic_ || '.' || u.kind, case when octet_length(u.key) > 1000 then encode(sha256(convert_to(u.key, 'UTF8')), 'hex') else u.key end,
            u.payload, metadata_ || coalesce(u.metadata, '{}'), null::bigint, clock_timestamp(), null::bigint
       from unnest(keys, payloads, kinds, metadatas) u (key, payload, kind, metadata);
   end if;

@@ -1,9 +1,9 @@
-/* Write what was found as deliveries, numbered from a number on, and wake the groups; the last number. */
+/* Write what was found as deliveries, numbered from a number on, and wake the groups: broker:group:<id>:<lanes>.  The last number. */
 create or replace function trunkline._match_deliver(after bigint)
 returns bigint language plpgsql as $$
 declare
   last_number bigint;
-  woken int[];
+  woken text[];
 begin
   with item as (
     select g.group_id, b.lane_bucket * g.lanes / 64 as lane, b.event_position, f.subscription, b.place
@@ -19,8 +19,9 @@ begin
     select (select r.current from trunkline.ring r where r.ring = 'delivery'), p.group_id, p.lane,
            after + 1 + sum(p.n) over (order by p.group_id, p.lane, p.part) - p.n, p.n, p.lowest, p.positions, p.subscriptions, clock_timestamp()
       from part p
-    returning group_id, first + n - 1 as last_one)
-  select coalesce(max(w.last_one), after), array_agg(distinct w.group_id) into last_number, woken from written w;
-  perform pg_notify('trunkline', 'broker:group:' || g) from unnest(woken) g;
+    returning group_id, lane, first + n - 1 as last_one)
+  select coalesce(max(w.last_one), after), array_agg(format('broker:group:%s:%s', w.group_id, w.lanes)) into last_number, woken
+    from (select w.group_id, max(w.last_one) as last_one, string_agg(distinct w.lane::text, ',') as lanes from written w group by w.group_id) w;
+  perform pg_notify('trunkline', w) from unnest(woken) w;
   return last_number;
 end $$;

@@ -11,7 +11,7 @@ begin
     select g.group_id, g.handler, array_agg(distinct g.key) as keys from gone g group by 1, 2
   loop
     perform trunkline._broker_keys_free(settled.group_id, settled.handler, settled.keys);
-    perform pg_notify('trunkline', format('broker:group:%s', settled.group_id));
+    perform pg_notify('trunkline', format('broker:group:%s:', settled.group_id));
   end loop;
   return cardinality(letters);
 end $$;

@@ -15,7 +15,7 @@ begin
                   where o.group_id = r.group_id and o.handler = r.handler and o.key = r.key and o.delivery < r.delivery)
                  from trunkline.broker_handler h where h.group_id = r.group_id and h.handler = r.handler) s (held))
    where r.retry = any (letters);
-  perform pg_notify('trunkline', format('broker:group:%s', g.group_id))
+  perform pg_notify('trunkline', format('broker:group:%s:', g.group_id))
      from (select distinct r.group_id from trunkline.broker_retry r where r.retry = any (letters)) g;
   return cardinality(letters);
 end $$;

@@ -29,7 +29,7 @@ begin
     perform trunkline._cursor_write(number, after);
     return next;
   end loop;
-  perform pg_notify('trunkline', 'broker:group:' || present.group_id);
+  perform pg_notify('trunkline', format('broker:group:%s:', present.group_id));
 end $$;
 comment on function trunkline.broker_seek(text, text, timestamptz, bigint, int) is 'Move a handler to a time or a delivery.';
 select trunkline._access('broker_seek(text, text, timestamptz, bigint, int)', 'writer');

@@ -1,0 +1,43 @@
+/* What lies ahead of readers in lanes, each after a delivery, at most so many events of each: broker_fetch() says what the rows
+   are.  place is that of the lane in the arrays.  Ticks and events are looked up for all of them together. */
+create or replace function trunkline._broker_ahead(readers trunkline.broker_handler[], lanes int[], after bigint[], most int[])
+returns table (place int, up_to bigint, event_position bigint, event_id bigint, topic text, key text, payload jsonb, metadata jsonb, at timestamptz, subscriptions bigint[], blocked boolean)
+language plpgsql stable set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+begin
+  return query
+    with asked as materialized (
+      select a.* from unnest(readers, lanes, after, most) with ordinality
+             a (group_id, handler, subscriptions, ordering, created_at, lane, after, most, place)),
+    ahead as materialized (
+      select l.place, l.subscriptions as chosen, l.most, d.first, d.first + d.done + u.place - 1 as number, u.at_position, u.subscription
+        from asked l
+       cross join lateral (
+         select f.*, greatest(l.after - f.first + 1, 0)::int as done from (
+           select r.first, r.n, r.positions, r.subscriptions, sum(r.n) over (order by r.first) as up_to_here from trunkline.delivery r
+            where r.group_id = l.group_id and r.lane = l.lane and r.first + r.n - 1 > l.after
+              and r.first >= coalesce((select b.first from trunkline.delivery b where b.group_id = l.group_id and b.lane = l.lane and b.first <= l.after + 1
+                                        order by b.first desc limit 1), 0)
+            order by r.first limit l.most) f
+          where f.up_to_here - f.n <= case when l.subscriptions is null then l.most else greatest(l.most, 1000) end) d
+       cross join lateral unnest(d.positions[d.done + 1 :], d.subscriptions[d.done + 1 :]) with ordinality u (at_position, subscription, place)),
+    wanted as (
+      select w.* from (
+        select a.place, a.most, max(a.number) as number, a.at_position, array_agg(a.subscription order by a.number) as subscriptions,
+               row_number() over (partition by a.place order by max(a.number)) as rank
+          from ahead a where a.chosen is null or a.subscription = any (a.chosen)
+         group by a.place, a.most, a.first, a.at_position) w
+       where w.rank <= w.most),
+    seen as (
+      select a.place, case when count(w.place) < a.most then a.number end as number
+        from (select h.place, h.most, max(h.number) as number from ahead h group by h.place, h.most) a
+        left join wanted w on w.place = a.place group by a.place, a.most, a.number)
+    select w.place::int, w.number, w.at_position, e.event_id, e.topic, e.key, e.payload, e.metadata, e.at, w.subscriptions,
+           l.ordering = 'strict' and e.key is not null and exists (
+             select from trunkline.broker_retry r where r.group_id = l.group_id and r.handler = l.handler and r.key = e.key)
+      from wanted w join asked l on l.place = w.place
+      left join trunkline._event_rows(array(select x.at_position from wanted x)) e on e.event_position = w.at_position
+    union all
+    select s.place::int, s.number, null, null, null, null, null, null, null, null, null from seen s
+     where s.number > coalesce((select max(w.number) from wanted w where w.place = s.place), 0)
+     order by 1, 2;
+end $$;

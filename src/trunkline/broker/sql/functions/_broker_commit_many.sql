@@ -1,0 +1,30 @@
+/* broker_commit for many lanes at once: a lane of a handler per place of the arrays.  Returns the places that are committed.  The
+   others are to be committed alone, which waits or says why not: somebody holds the cursor, the epoch is over, the delivery does
+   not exist.  Every epoch is checked before its cursor moves, and held until commit: a hand-over waits for that.
+   Locks: owner, cursor_key, in the order of lanes; waits for none of them.  TL400 unless in READ COMMITTED. */
+create or replace function trunkline._broker_commit_many(group_names text[], handlers text[], lanes int[], epochs bigint[], up_tos bigint[])
+returns int[] language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  delivered bigint := trunkline._broker_delivered();
+  owned record;
+  locked record;
+begin
+  perform trunkline._isolation_check('Committing lanes together');
+  select array_agg(o.place) as places, array_agg(o.resource) as resources into owned
+    from (select a.place, o.resource
+            from unnest(group_names, handlers, lanes, epochs, up_tos) with ordinality a (group_name, handler, lane, epoch, up_to, place)
+            join trunkline.broker_group g on g.group_name = a.group_name
+            join trunkline.owner o on o.resource = trunkline._broker_resource(g.group_id, a.handler, a.lane) and o.epoch = a.epoch and o.process is not null
+           where a.up_to <= delivered
+           order by g.group_id, a.handler, a.lane for share of o skip locked) o;
+  select array_agg(k.place) as places, array_agg(k.cursor_id) as cursors into locked
+    from (select u.place, k.cursor_id from unnest(owned.places, owned.resources) u (place, resource)
+            join trunkline.cursor_key k on k.resource = u.resource for no key update of k skip locked) k;
+  -- a statement of its own: it sees what was committed before the locks were taken
+  insert into trunkline.cursor (slot, cursor_id, seq, up_to, at)
+  select trunkline._ring_current('cursor'), u.cursor_id, nextval('trunkline.cursor_seq'), up_tos[u.place], clock_timestamp()
+    from unnest(locked.places, locked.cursors) u (place, cursor_id)
+   where up_tos[u.place] > (select c.up_to from trunkline.cursor c where c.cursor_id = u.cursor_id order by c.seq desc limit 1);
+  return coalesce(locked.places, '{}');
+end $$;
+select trunkline._access('_broker_commit_many(text[], text[], int[], bigint[], bigint[])', 'reader');
