@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_it_proves_what_it_claims_and_leaves_nothing_behind(
-    dsn: str, start: Start, sql: psycopg.Connection[Any]
+    dsn: str, start: Start, sql: psycopg.Connection[Any], hasty: dict[str, str]
 ) -> None:
     sql.execute("select trunkline.config_set('lease.ttl', '1 second')")
-    answer = answer_of(start("demo", "--seconds", "1", "--dsn", dsn), within=240)
+    answer = answer_of(start("demo", "--seconds", "1", "--dsn", dsn, **hasty), within=240)
     assert answer.code == 0, answer.err
     assert all(row["holds"] for row in answer.rows)
     found = {row["claim"]: row["found"] for row in answer.rows}

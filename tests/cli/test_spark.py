@@ -1,17 +1,25 @@
-"""``trunkline spark``: what cannot work is said in a line or two, before Spark is started."""
+"""``trunkline spark``: what cannot work is said in a few lines, before Spark is started."""
 
 from __future__ import annotations
 
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
+from tests.fixtures.asking import ask
+
+from trunkline.testing import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    import psycopg
     from tests.cli.conftest import Cli
 
 PASSWORD = "s3cr3t"
@@ -106,3 +114,37 @@ def test_without_java_a_job_says_how_to_get_it(
     assert "JAVA_HOME is /nowhere, but there is no Java." in done.err
     assert "apt-get install" in done.err
     assert len(done.err.splitlines()) < 6
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """What a signal does is as before, when the test is over."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("spark", "signals")
+def test_a_sync_that_is_told_to_end_finishes_its_round_and_says_what_it_did(
+    cli: Cli, dsn: str, sql: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)  # it is that of other tests too
+    sql.execute(SETUP)
+    sql.execute("insert into app.orders select i, i * 1.5 from generate_series(1, 1000) i")
+
+    def end() -> None:
+        try:
+            with psycopg.connect(dsn, autocommit=True) as watcher:
+                wait_until(lambda: ask(watcher, "select count(*) = 1000 from app.copy"), 60)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    secret = make_conninfo(dsn, password=PASSWORD)
+    with ThreadPoolExecutor(1) as threads:
+        ended = threads.submit(end)
+        done = cli("spark", "sync", "lake", "--to", "table:app.copy", "--dsn", secret)
+        ended.result()
+    assert (done.code, [row["keys"] for row in done.rows]) == (0, [1000]), done.err
+    assert len((done.out + done.err).splitlines()) < 12
+    assert PASSWORD not in done.out + done.err

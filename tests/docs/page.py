@@ -1,6 +1,6 @@
 """Run the code of a page, block after block, as a reader would paste it.
 
-    python tests/docs/page.py PAGE
+    python tests/docs/page.py PAGE [EXAMPLE...]
 
 ::
 
@@ -11,7 +11,8 @@
     ```text              what the block before it prints; `...` stands for anything
 
 A block after ``<!-- not run: why -->`` is left alone, and so is what is generated. Prints nothing
-and ends with 0 when every block ran and printed what the page says.
+and ends with 0 when every block ran and printed what the page says. Examples are files that are run
+after that in the same process, which has started by then what takes long to start.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import doctest
 import io
 import os
 import re
+import runpy
 import subprocess
 import sys
 import traceback
@@ -167,4 +169,7 @@ def main(path: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).resolve()))
+    if failed := main(Path(sys.argv[1]).resolve()):
+        sys.exit(failed)
+    for example in sys.argv[2:]:
+        runpy.run_path(example, run_name="__main__")

@@ -1,15 +1,16 @@
-"""A Spark driver of its own, to be killed: ``python stream_job.py '{"job": "stream", ...}'``.
+"""A Spark driver of its own, to be killed: ``python stream_job.py '{"streams": {...}, ...}'``.
 
-`set_trap` puts formats in the place of ours that do the same, but for one thing: at the phase of
-their `Trap` they kill the driver and all that belongs to it, or they wait until they are let go.
+Its streams, syncs and archives run at once. `set_traps` puts formats in the place of ours that do
+the same, but for one thing: at the phase of their `Trap` they wait until they are let go.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
+import traceback
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,77 +25,76 @@ from trunkline.spark.tube_lanes import Lanes
 from trunkline.testing import wait_until
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-HASTY = {
-    "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.shuffle.partitions": "2",
-}
+BATCH = 200  # messages of a micro-batch
+PATIENCE = 180  # seconds for what takes ten on a calm machine
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 @dataclass(frozen=True)
 class Trap:
-    """Where somebody is stopped: the phase, and the batch of a stream.
+    """Where a job waits: the phase, and the batch of a stream.
 
     Phases: ``plan``, ``task`` (a task has staged its rows), ``commit`` (all tasks have), ``done``
     (committed, the checkpoint does not know yet), ``acknowledge`` (a sync committed).
     """
 
+    folder: str
+    name: str
     phase: str
     batch: int = 0
-    kill: int | None = None
-    """This process group."""
-    folder: str | None = None
-    """Or: make the file ``reached`` in it, and wait for the file ``go``; once."""
+
+    @property
+    def reached(self) -> Path:
+        """A file that is there once somebody waits."""
+        return Path(self.folder, f"{self.name}.reached")
+
+    @property
+    def go(self) -> Path:
+        """A file to be made by whoever lets them go."""
+        return Path(self.folder, f"{self.name}.go")
 
     def at(self, phase: str, batch: int | None = None) -> None:
-        """Strike here, if this is the place."""
-        if phase != self.phase or batch not in (None, self.batch):
-            return
-        if self.kill is not None:
-            os.killpg(self.kill, signal.SIGKILL)
-            os.killpg(0, signal.SIGKILL)
-        assert self.folder is not None
-        reached, go = Path(self.folder, "reached"), Path(self.folder, "go")
-        if reached.exists():
-            return
-        reached.touch()
-        wait_until(go.exists, 60)
+        """Wait here, if this is the place and nobody was here before."""
+        if phase == self.phase and batch in (None, self.batch) and not self.reached.exists():
+            self.reached.touch()
+            wait_until(self.go.exists, PATIENCE)
 
 
-def set_trap(spark: SparkSession, trap: Trap) -> None:
-    """Let the formats ``trunkline.log`` and ``trunkline.table`` of a session walk into a trap."""
+def set_traps(spark: SparkSession, traps: Mapping[str, Trap]) -> None:
+    """Let the formats of a session walk into traps, by the name of the topic or the table."""
+
+    def at(name: str, phase: str, batch: int | None = None) -> None:
+        if trap := traps.get(name):
+            trap.at(phase, batch)
 
     class Reader(LogStreamReader):
         def partitions(self, start: Any, end: Any) -> Any:
-            trap.at("plan")
+            at(self._options.subscribe[0], "plan")
             return super().partitions(start, end)
 
     class Streamed(StreamSink):
         def write(self, iterator: Any) -> Any:
             staged = super().write(iterator)
-            trap.at("task", int(TaskContext.get().getLocalProperty("streaming.sql.batchId")))
+            batch = TaskContext.get().getLocalProperty("streaming.sql.batchId")
+            at(_written(self), "task", int(batch))
             return staged
 
         def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
-            trap.at("commit", batchId)
+            at(_written(self), "commit", batchId)
             super().commit(messages, batchId)
-            trap.at("done", batchId)
+            at(_written(self), "done", batchId)
 
     class Written(BatchSink):
         def write(self, iterator: Any) -> Any:
             staged = super().write(iterator)
-            trap.at("task")
+            at(_written(self), "task")
             return staged
-
-        def commit(self, messages: Any) -> None:
-            trap.at("commit")
-            super().commit(messages)
-            trap.at("done")
 
     class Log(LogSource):
         def streamReader(self, schema: Any) -> Any:  # noqa: N802
@@ -117,46 +117,67 @@ def _as(kind: type, sink: Any) -> Any:
     return made
 
 
-def events(spark: SparkSession, dsn: str) -> DataFrame:
-    """The topic ``events``, some hundred messages at a time."""
-    given = {"dsn": dsn, "subscribe": "events", "startingOffsets": "earliest"}
-    return (
+def _written(sink: Any) -> str:
+    name: str = sink._target.name
+    return name.rpartition(".")[2]
+
+
+def start_stream(
+    spark: SparkSession, dsn: str, name: str, checkpoint: str, **trigger: Any
+) -> StreamingQuery:
+    """The topic ``name`` into the table ``app.name``, some hundred messages at a time."""
+    given = {"dsn": dsn, "subscribe": name, "startingOffsets": "earliest"}
+    rows = (
         spark.readStream.format("trunkline.log")
-        .options(**given, maxOffsetsPerTrigger=200)
+        .options(**given, maxOffsetsPerTrigger=BATCH)
         .load()
         .selectExpr("partition", "`offset`", "cast(value as string) as value")
     )
-
-
-def into_seen(rows: DataFrame, dsn: str, checkpoint: str, **trigger: Any) -> StreamingQuery:
-    """A stream into the table ``app.seen``."""
     return (
         rows.writeStream.format("trunkline.table")
-        .options(dsn=dsn, dbtable="app.seen", checkpointLocation=checkpoint)
+        .options(dsn=dsn, dbtable=f"app.{name}", checkpointLocation=checkpoint)
         .trigger(**(trigger or {"availableNow": True}))
         .start()
     )
 
 
 def main(told: dict[str, Any]) -> None:
-    from trunkline.spark import session, sync
+    from trunkline.spark import archive, session, sync
 
-    os.environ["SPARK_LOCAL_DIRS"] = told["folder"]
-    spark = session("killed", master="local[2]", **HASTY, **told.get("conf", {}))
-    if "phase" in told:
-        group = None if told.get("pause") else os.getpgrp()
-        trap = Trap(told["phase"], told.get("batch", 0), kill=group, folder=told["folder"])
-        set_trap(spark, trap)
-        if trap.phase == "acknowledge":
-            Lanes.acknowledge_each = lambda *_a, **_b: trap.at("acknowledge")  # type: ignore[assignment]
-    if told["job"] == "stream":
-        query = into_seen(events(spark, told["dsn"]), told["dsn"], told["checkpoint"])
+    dsn, folder, trapped = told["dsn"], told["folder"], told["traps"]
+    os.environ["SPARK_LOCAL_DIRS"] = folder
+    spark = session("killed", master="local[4]", **told["conf"])
+    traps = {name: Trap(folder, name, *where) for name, where in trapped.items()}
+    set_traps(spark, traps)
+    Lanes.acknowledge_each = lambda self, *_a, **_b: traps[self._tube].at("acknowledge")  # type: ignore[method-assign]
+
+    def stream(name: str) -> None:
         try:
-            query.awaitTermination()
+            queries[name].awaitTermination()
         finally:
-            print("progress", *(each.json for each in query.recentProgress))
-    else:
-        sync(spark, "lake", "table:app.copy", dsn=told["dsn"], once=True)
+            print("progress", *(each.json for each in queries[name].recentProgress), flush=True)
+
+    def follow(tube: str) -> None:
+        sync(spark, tube, f"table:app.{tube}", dsn=dsn, once=True)
+
+    def store(topic: str) -> None:
+        archive(spark, [topic], location=f"{folder}/lake", dsn=dsn)
+
+    queries = {name: start_stream(spark, dsn, name, f"{folder}/{name}") for name in told["streams"]}
+    jobs = {"streams": stream, "syncs": follow, "archives": store}
+    with ThreadPoolExecutor(sum(len(told[kind]) for kind in jobs)) as threads:
+        for kind, job in jobs.items():
+            for name in told[kind]:
+                threads.submit(_said, job, name)
+
+
+def _said(job: Callable[[str], None], name: str) -> None:
+    """Run a job; what becomes of it is printed."""
+    try:
+        job(name)
+        print(name, "ended", flush=True)
+    except Exception:
+        print(name, "failed", traceback.format_exc(), flush=True)
 
 
 if __name__ == "__main__":

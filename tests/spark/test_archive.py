@@ -5,11 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
-import sys
 from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -17,7 +14,6 @@ import psycopg
 import pytest
 from deltalake import DeltaTable
 from tests.fixtures.asking import Session, ask, call, column
-from tests.fixtures.spark import HASTY
 from tests.log.archiving import drop_archived
 from tests.log.steps import append, create, seal, segments
 
@@ -27,10 +23,10 @@ from trunkline.log import calls
 from trunkline.spark.jobs import archive as job
 from trunkline.spark.jobs.archive import archive
 from trunkline.spark.jobs.archive_delta import delta_files
-from trunkline.testing import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -173,8 +169,15 @@ class Died(Exception):
 
 
 @pytest.mark.usefixtures("orders")
-@pytest.mark.parametrize("kind", ["delta", "parquet"])
-@pytest.mark.parametrize("step", ["before delta", "before the manifest", "in the manifest"])
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [
+        ("delta", "before delta"),
+        ("delta", "before the manifest"),
+        ("delta", "in the manifest"),
+        ("parquet", "in the manifest"),
+    ],
+)
 def test_a_run_that_died_is_finished_by_the_next(
     spark: SparkSession,
     dsn: str,
@@ -236,52 +239,6 @@ def clean(spark: SparkSession, dsn: str, folder: Path, kind: str) -> list[Path]:
         os.utime(file, (1, 1))
     archive(spark, [TOPIC], location=str(folder), format=kind, dsn=dsn, grace=timedelta(hours=1))
     return list((folder / TOPIC).rglob("*.parquet"))
-
-
-@pytest.mark.crash
-@pytest.mark.timeout(300)  # it starts a JVM of its own
-@pytest.mark.usefixtures("orders")
-@pytest.mark.parametrize(
-    "phase", ["before the manifest", pytest.param("in tasks", marks=pytest.mark.soak)]
-)
-def test_a_driver_that_was_killed_leaves_nothing_lost_and_nothing_twice(
-    spark: SparkSession, dsn: str, tl: SyncPlatform, maker: Session, tmp_path: Path, phase: str
-) -> None:
-    before = digest(tl)
-    lake = str(tmp_path / "lake")
-    with closing(psycopg.connect(dsn)) as holder:
-        if phase == "in tasks":
-            query = "select segment_id from trunkline.log_archivable('orders') offset 1 limit 1"
-            holder.execute(f"lock table trunkline.log_segment_{ask(maker, query)}")
-        else:
-            holder.execute("lock table trunkline.log_archive in exclusive mode")
-        kill_when_blocked(maker, dsn, lake)
-        with pytest.raises(Conflict, match="archive by trunkline@"):
-            archive(spark, location=lake, dsn=dsn)
-        holder.rollback()
-    maker.execute("update trunkline.lease set expires = clock_timestamp()")
-    archive(spark, location=lake, dsn=dsn)
-    assert manifest(maker) == ALL
-    drop_archived(maker)
-    assert digest(tl) == before
-    assert DeltaTable(f"{lake}/{TOPIC}").to_pyarrow_table().num_rows == 120
-    assert delta_files(f"{lake}/{TOPIC}") == noted(maker)
-
-
-def kill_when_blocked(session: Session, dsn: str, location: str) -> None:
-    """Run the command as a process of its own; it is killed when it waits for a lock."""
-    words = ["spark", "archive", "--location", location, "--master", "local[2]", "--dsn", dsn]
-    for name, value in HASTY.items():
-        words += ["--conf", f"{name}={value}"]
-    program = Path(sys.executable).with_name("trunkline")
-    blocked = """select count(*) > 0 from pg_locks l join pg_stat_activity a using (pid)
-                  where not l.granted and a.datname = current_database()"""
-    with subprocess.Popen([program, *words], stderr=subprocess.DEVNULL) as driver:
-        try:
-            wait_until(lambda: driver.poll() is not None or ask(session, blocked), 200)
-            assert driver.poll() is None
-        finally:
-            driver.kill()
 
 
 @pytest.mark.usefixtures("orders")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-QUICK = ("read",)  # the others by name: -m soak
+QUICK = ("write",)  # the others by name: -m soak
 
 
 @pytest.mark.timeout(300)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyspark.errors import StreamingQueryException
 from pyspark.taskcontext import TaskContext
 from tests.fixtures.asking import ask, column
 
@@ -19,7 +19,7 @@ from trunkline.spark.iceberg import catalogue
 from trunkline.spark.session import SOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -97,8 +97,16 @@ def start(frame: DataFrame, name: str, checkpoint: Path, **options: str) -> Stre
     return writer.trigger(availableNow=True).start()
 
 
-def run(frame: DataFrame, name: str, checkpoint: Path, **options: str) -> None:
-    assert start(frame, name, checkpoint, **options).awaitTermination(90)
+def ended(queries: Iterable[StreamingQuery]) -> list[str]:
+    """What each stream says when it has ended: nothing, or why it failed."""
+    said = []
+    for query in queries:
+        try:
+            assert query.awaitTermination(90)
+            said.append("")
+        except StreamingQueryException as failure:
+            said.append(str(failure))
+    return said
 
 
 def failing_once(sink: str, marker: Path) -> type:
@@ -131,7 +139,6 @@ def failing_once(sink: str, marker: Path) -> type:
     return Failing
 
 
-@pytest.mark.parametrize("sink", SINKS)
 def test_a_commit_that_took_effect_and_then_failed_is_not_repeated(
     spark: SparkSession,
     dsn: str,
@@ -139,58 +146,89 @@ def test_a_commit_that_took_effect_and_then_failed_is_not_repeated(
     numbers: Callable[[int, int], None],
     session: psycopg.Connection[Any],
     tmp_path: Path,
-    sink: str,
 ) -> None:
     numbers(0, 700)
-    spark.dataSource.register(failing_once(sink, tmp_path / "failed"))
-    given = options_of(sink, dsn, tmp_path)
-    with pytest.raises(Exception, match="the answer got lost"):
-        run(stream(spark, dsn), f"failing.{sink}", tmp_path / "checkpoint", **given)
-    assert 250 < len(written(sink, tl, dsn, tmp_path)) < 700
-    run(stream(spark, dsn), f"failing.{sink}", tmp_path / "checkpoint", **given)
-    assert written(sink, tl, dsn, tmp_path) == list(range(700))
+    for sink in SINKS:
+        spark.dataSource.register(failing_once(sink, tmp_path / f"{sink} failed"))
+
+    def copied() -> list[str]:
+        return ended(
+            [
+                start(
+                    stream(spark, dsn),
+                    f"failing.{sink}",
+                    tmp_path / f"{sink} checkpoint",
+                    **options_of(sink, dsn, tmp_path),
+                )
+                for sink in SINKS
+            ]
+        )
+
+    assert all("the answer got lost" in failure for failure in copied())
+    assert all(250 < len(written(sink, tl, dsn, tmp_path)) < 700 for sink in SINKS)
+    assert copied() == [""] * len(SINKS)
+    for sink in SINKS:
+        assert written(sink, tl, dsn, tmp_path) == list(range(700)), sink
     assert ask(session, LEFT_OVER) == 0
 
 
-@pytest.mark.parametrize("sink", ["table", "delta"])
 def test_an_app_id_outlives_a_deleted_checkpoint_and_never_hides_other_rows(
     spark: SparkSession,
     dsn: str,
     tl: SyncPlatform,
     numbers: Callable[[int, int], None],
     tmp_path: Path,
-    sink: str,
 ) -> None:
+    sinks = ("table", "delta")
+
+    def copied(place: Path) -> list[str]:
+        return ended(
+            [
+                start(
+                    stream(spark, dsn),
+                    f"trunkline.{sink}",
+                    place / sink,
+                    **options_of(sink, dsn, tmp_path),
+                    appId=f"copy to {sink}",
+                )
+                for sink in sinks
+            ]
+        )
+
     numbers(0, 500)
-    given = options_of(sink, dsn, tmp_path) | {"appId": "copy"}
-    for _ in range(2):
-        run(stream(spark, dsn), f"trunkline.{sink}", tmp_path / "checkpoint", **given)
-        assert written(sink, tl, dsn, tmp_path) == list(range(500))
-        shutil.rmtree(tmp_path / "checkpoint")
+    for place in ("kept", "anew"):
+        assert copied(tmp_path / place) == ["", ""]
+        for sink in sinks:
+            assert written(sink, tl, dsn, tmp_path) == list(range(500)), sink
     numbers(500, 700)  # the last batch is now cut elsewhere: to take it for done would lose rows
-    with pytest.raises(Exception, match='of "copy" was written by another query'):
-        run(stream(spark, dsn), f"trunkline.{sink}", tmp_path / "checkpoint", **given)
-    assert written(sink, tl, dsn, tmp_path) == list(range(500))
+    for sink, failure in zip(sinks, copied(tmp_path / "other"), strict=True):
+        assert f'of "copy to {sink}" was written by another query' in failure
+        assert written(sink, tl, dsn, tmp_path) == list(range(500)), sink
 
 
-@pytest.mark.parametrize("sink", ["table", "iceberg"])
 def test_of_two_streams_with_one_app_id_one_writes_each_batch(
     spark: SparkSession,
     dsn: str,
     tl: SyncPlatform,
     numbers: Callable[[int, int], None],
     tmp_path: Path,
-    sink: str,
 ) -> None:
+    sinks = ("table", "iceberg")
     numbers(0, 700)
-    given = options_of(sink, dsn, tmp_path) | {"appId": "copy"}
     queries = [
-        start(stream(spark, dsn), f"trunkline.{sink}", tmp_path / name, **given)
+        start(
+            stream(spark, dsn),
+            f"trunkline.{sink}",
+            tmp_path / f"{sink} {name}",
+            **options_of(sink, dsn, tmp_path),
+            appId=f"copy to {sink}",
+        )
+        for sink in sinks
         for name in ("first", "second")
     ]
-    for query in queries:
-        assert query.awaitTermination(90)
-    assert written(sink, tl, dsn, tmp_path) == list(range(700))
+    assert ended(queries) == [""] * len(queries)
+    for sink in sinks:
+        assert written(sink, tl, dsn, tmp_path) == list(range(700)), sink
 
 
 def stumbling(place: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -1,18 +1,19 @@
-"""The examples of Spark run and print what they should; they share a JVM, one after the other."""
+"""The tutorial and the examples of Spark, in one process: they share a JVM."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.fixtures.programs import environment
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.usefixtures("java")]
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-TOGETHER = "import runpy, sys\nfor path in sys.argv[1:]: runpy.run_path(path, run_name='__main__')"
+ROOT = Path(__file__).parents[2]
+RUNNER = ROOT / "tests/docs/page.py"
+TUTORIAL = ROOT / "docs/tutorial/spark.md"
 PRINTED = {
     "spark_cluster.py": """\
 running on spark
@@ -33,12 +34,13 @@ Row(min(offset)=11, max(offset)=20, count(1)=10)
 }
 
 
-def test_on_a_cluster_and_here_the_examples_print_what_they_should(
-    dsn: str, hasty_java: dict[str, str]
+def test_the_tutorial_and_the_examples_here_and_on_a_cluster_print_what_they_should(
+    dsn: str, hasty: dict[str, str], tmp_path: Path
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", TOGETHER, *(EXAMPLES / name for name in PRINTED)],
-        env=os.environ | hasty_java | {"TRUNKLINE_DSN": dsn},
+        [sys.executable, RUNNER, TUTORIAL, *(ROOT / "examples" / name for name in PRINTED)],
+        cwd=tmp_path,
+        env=environment(TRUNKLINE_DSN=dsn, **hasty),
         capture_output=True,
         text=True,
         timeout=280,

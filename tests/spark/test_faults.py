@@ -16,14 +16,20 @@ from urllib.parse import urlencode
 
 import psycopg
 import pytest
+from deltalake import DeltaTable
 from psycopg.conninfo import conninfo_to_dict
 from pyspark.errors import StreamingQueryException
-from tests.spark.stream_job import Trap, events, into_seen, set_trap
+from tests.fixtures.asking import ask
+from tests.fixtures.spark import DURABLE
+from tests.log.archiving import drop_archived
+from tests.log.steps import create, seal
+from tests.spark.stream_job import BATCH, PATIENCE, Trap, set_traps, start_stream
 
 import trunkline
 from trunkline.core import migrate
 from trunkline.core.errors import Conflict
-from trunkline.spark import register, sync
+from trunkline.spark import archive, register, sync
+from trunkline.spark.jobs.archive_delta import delta_files
 from trunkline.testing import wait_until
 
 if TYPE_CHECKING:
@@ -39,15 +45,13 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(400)]
 
 JOB = Path(__file__).with_name("stream_job.py")
-PROGRAM = Path(sys.executable).with_name("trunkline")
 PASSWORD = "s3cr3t"
-PATIENCE = 180  # seconds for a driver, which takes ten on a calm machine
-SETUP = """
+ORDERS = """
 create schema app;
-create table app.seen (partition int, "offset" bigint, value text);
 create table app.orders (id bigint primary key, customer text not null, amount numeric(12, 2));
-create table app.copy (like app.orders including all);
 """
+SEEN = 'create table app.{} (partition int, "offset" bigint, value text)'
+COPY = "create table app.{} (like app.orders including all)"
 FILL = (
     "insert into app.orders select i, 'customer ' || i % 7, i * 1.5 from generate_series({}, {}) i"
 )
@@ -55,7 +59,7 @@ FILL = (
 
 @pytest.fixture
 def tl(dsn: str) -> Iterator[SyncPlatform]:
-    run(dsn, SETUP)
+    run(dsn, ORDERS)
     with trunkline.connect_sync(dsn) as platform:
         yield platform
 
@@ -66,13 +70,27 @@ def run(dsn: str, statement: str) -> Any:
         return cursor.fetchall() if cursor.description else None
 
 
-def append(tl: SyncPlatform, first: int, last: int) -> None:
+def add_stream(tl: SyncPlatform, dsn: str, name: str, last: int) -> None:
+    """A topic with messages, and the table for them."""
+    tl.log.create(name, partitions=2)
+    append(tl, name, 1, last)
+    run(dsn, SEEN.format(name))
+
+
+def add_sync(tl: SyncPlatform, dsn: str, name: str) -> None:
+    """A tube on the orders, and the table for them."""
+    tl.tube.ensure(name, lanes=2)
+    tl.tube.attach(name, "app.orders")
+    run(dsn, COPY.format(name))
+
+
+def append(tl: SyncPlatform, name: str, first: int, last: int) -> None:
     for partition in (0, 1):
-        tl.log.append("events", [b"%d" % n for n in range(first, last + 1)], partition=partition)
+        tl.log.append(name, [b"%d" % n for n in range(first, last + 1)], partition=partition)
 
 
-def seen(dsn: str) -> list[Any]:
-    return run(dsn, 'select partition, "offset", value from app.seen order by 1, 2')
+def seen(dsn: str, name: str) -> list[Any]:
+    return run(dsn, f'select partition, "offset", value from app.{name} order by 1, 2')
 
 
 def expected(last: int, partitions: int = 2) -> list[Any]:
@@ -82,7 +100,7 @@ def expected(last: int, partitions: int = 2) -> list[Any]:
 @pytest.fixture
 def trapped(spark: SparkSession) -> Iterator[Callable[[Trap], None]]:
     """Set a trap in the session of the tests; it is gone afterwards."""
-    yield lambda trap: set_trap(spark, trap)
+    yield lambda trap: set_traps(spark, {trap.name: trap})
     register(spark)
 
 
@@ -114,6 +132,10 @@ def driver(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
             process.wait()
 
 
+def said(folder: Path) -> str:
+    return (folder / "said").read_text()
+
+
 def with_password(dsn: str) -> str:
     """The same server, which trusts everybody, with a password that must not be seen again."""
     parts = conninfo_to_dict(dsn)
@@ -140,117 +162,216 @@ def logging_events(folder: Path) -> dict[str, str]:
     }
 
 
-def killed(folder: Path, **told: Any) -> None:
-    """Run a driver that kills itself, and see that it did."""
-    with driver(folder, str(JOB), json.dumps({"folder": str(folder), **told})) as process:
-        code = process.wait(PATIENCE)
-    assert code == -signal.SIGKILL, (folder / "said").read_text()[-4000:]
-
-
 def leases_ran_out(dsn: str) -> None:
     """Let time pass: those who died own nothing any more."""
     run(dsn, "update trunkline.lease set expires = clock_timestamp()")
 
 
-def differing(dsn: str) -> Any:
+def differing(dsn: str, name: str) -> Any:
     """Rows of a table and its copy that have no equal on the other side."""
     return run(
         dsn,
-        "(table app.orders except table app.copy)"
-        " union all (table app.copy except table app.orders)",
+        f"(table app.orders except table app.{name})"
+        f" union all (table app.{name} except table app.orders)",
     )
 
 
-@pytest.mark.parametrize(
-    "phases",
-    [
-        pytest.param({"commit": 1}, id="one"),
-        pytest.param(
-            {"plan": 0, "task": 1, "commit": 2, "done": 3}, id="all", marks=pytest.mark.soak
-        ),
-    ],
-)
-def test_a_stream_whose_driver_is_killed_in_any_phase_writes_every_message_once(
-    spark: SparkSession, dsn: str, tl: SyncPlatform, tmp_path: Path, phases: dict[str, int]
+STREAMS = {
+    "planning": ("plan", 0),
+    "staging": ("task", 1),
+    "committing": ("commit", 1),
+    "committed": ("done", 1),
+}
+LATE = {"late": ("commit", 1)}
+SYNCS = {"copying": ("task",), "copied": ("acknowledge",)}
+ARCHIVES = ("reading", "noting")
+
+
+def test_jobs_whose_driver_is_killed_in_any_phase_lose_nothing_and_double_nothing(
+    spark: SparkSession, dsn: str, tl: SyncPlatform, tmp_path: Path
 ) -> None:
-    tl.log.create("events", partitions=2)
-    append(tl, 1, 500)
-    checkpoint = tmp_path / "checkpoint"
-    for phase, batch in phases.items():
-        killed(
-            tmp_path, job="stream", dsn=dsn, checkpoint=str(checkpoint), phase=phase, batch=batch
-        )
-        assert not (checkpoint / "commits" / str(batch)).exists()
-        assert len(seen(dsn)) == 200 * (batch + (phase == "done"))
+    """One driver with a job for every phase; a stream that another driver overtook besides."""
+    for name in (*STREAMS, *LATE):
+        add_stream(tl, dsn, name, 300)
+    for name in SYNCS:
+        add_sync(tl, dsn, name)
+    run(dsn, FILL.format(1, 2000))
+    topics = add_archives(tl, dsn)
+    told = {
+        "dsn": with_password(dsn),
+        "folder": str(tmp_path),
+        "conf": DURABLE | logging_events(tmp_path),
+        "traps": STREAMS | LATE | SYNCS,
+        "streams": [*STREAMS, *LATE],
+        "syncs": [*SYNCS],
+        "archives": ARCHIVES,
+    }
+    with archives_held(dsn), driver(tmp_path, str(JOB), json.dumps(told)) as first:
+
+        def all_wait() -> bool:
+            waiting = {file.stem for file in tmp_path.glob("*.reached")}
+            return waiting == set(told["traps"]) and blocked(dsn) == len(ARCHIVES)
+
+        wait_until(lambda: "failed" in said(tmp_path) or all_wait(), PATIENCE)
+        assert all_wait(), said(tmp_path)[-4000:]
+        overtake(spark, dsn, tmp_path, "late")
+        for name in SYNCS:
+            with pytest.raises(Conflict, match=rf"spark sync {name} by \S+:{first.pid}\b"):
+                sync(spark, name, f"table:app.{name}", dsn=dsn, once=True)
+        for name in ARCHIVES:
+            with pytest.raises(Conflict, match=rf"archive by \S+:{first.pid}\b"):
+                archive(spark, [name], location=f"{tmp_path}/lake", dsn=dsn)
+
+    assert " ended" not in said(tmp_path)
+    logged = b"".join(f.read_bytes() for f in (tmp_path / "events").rglob("*") if f.is_file())
+    assert b"SparkListenerSQLExecutionStart" in logged
+    assert files_with_password(tmp_path) == []
+    leases_ran_out(dsn)
+    streams_go_on(spark, dsn, tmp_path)
+    syncs_go_on(spark, dsn, tl)
+    archives_go_on(spark, dsn, tl, f"{tmp_path}/lake", topics)
+
+
+def overtake(spark: SparkSession, dsn: str, folder: Path, name: str) -> None:
+    """Work on the checkpoint of a stream that waits; when it is let go, it has to give up."""
+    query = start_stream(spark, dsn, name, f"{folder}/{name}")
+    assert query.awaitTermination(PATIENCE)
+    assert seen(dsn, name) == expected(300)
+    (folder / f"{name}.go").touch()
+    wait_until(lambda: f"{name} failed" in said(folder), PATIENCE)
+    words = said(folder)
+    assert "progress" in words
+    assert "ConcurrentModificationException" in words or "CONCURRENT" in words, words[-4000:]
+    assert seen(dsn, name) == expected(300)
+
+
+def streams_go_on(spark: SparkSession, dsn: str, folder: Path) -> None:
+    for name, (phase, batch) in STREAMS.items():
+        assert not (folder / name / "commits" / str(batch)).exists()
+        assert len(seen(dsn, name)) == BATCH * (batch + (phase == "done"))
     assert run(dsn, "select count(*) > 0 from trunkline.spark_staging") == [(True,)]
-    into_seen(events(spark, dsn), dsn, str(checkpoint)).awaitTermination()
-    assert seen(dsn) == expected(500)
-    assert run(dsn, "select batch, rows from trunkline.spark_ledger order by batch") == [
-        (batch, 200) for batch in range(5)
-    ]
+    queries = [start_stream(spark, dsn, name, f"{folder}/{name}") for name in STREAMS]
+    for query in queries:
+        assert query.awaitTermination(PATIENCE)
+    for name in STREAMS:
+        assert seen(dsn, name) == expected(300)
+    assert run(
+        dsn,
+        "select batch, count(*), min(rows), max(rows) from trunkline.spark_ledger"
+        " where app not like 'sync %' group by batch order by batch",
+    ) == [(batch, len(STREAMS) + len(LATE), BATCH, BATCH) for batch in range(3)]
 
 
-@pytest.mark.parametrize(
-    "phases",
-    [
-        pytest.param(["acknowledge"], id="one"),
-        pytest.param(["task", "acknowledge"], id="all", marks=pytest.mark.soak),
-    ],
-)
-def test_a_sync_whose_driver_is_killed_before_or_after_its_commit_ends_equal(
-    spark: SparkSession, dsn: str, tl: SyncPlatform, tmp_path: Path, phases: list[str]
-) -> None:
-    tl.tube.ensure("lake", lanes=2)
-    tl.tube.attach("lake", "app.orders")
-    run(dsn, FILL.format(1, 3000))
-    for phase in phases:
-        killed(tmp_path, job="sync", dsn=dsn, phase=phase)
-        copied = run(dsn, "select count(*) from app.copy")
-        assert copied == [(3000 if phase == "acknowledge" else 0,)]
-        assert sum(row.live_entries for row in tl.tube.stats("lake")) > 0
-        leases_ran_out(dsn)
+def syncs_go_on(spark: SparkSession, dsn: str, tl: SyncPlatform) -> None:
+    for name, (phase,) in SYNCS.items():
+        copied = run(dsn, f"select count(*) from app.{name}")
+        assert copied == [(2000 if phase == "acknowledge" else 0,)]
+        assert sum(row.live_entries for row in tl.tube.stats(name)) > 0
     run(dsn, "update app.orders set amount = 0 where id % 3 = 0")
     run(dsn, "delete from app.orders where id % 7 = 0")
-    sync(spark, "lake", "table:app.copy", dsn=dsn, once=True)
-    assert differing(dsn) == []
-    assert sum(row.live_entries for row in tl.tube.stats("lake")) == 0
+    for name in SYNCS:
+        sync(spark, name, f"table:app.{name}", dsn=dsn, once=True)
+        assert differing(dsn, name) == []
+        assert sum(row.live_entries for row in tl.tube.stats(name)) == 0
 
 
-@pytest.mark.parametrize("how", ["restart", "crash"])
+def add_archives(tl: SyncPlatform, dsn: str) -> dict[str, Any]:
+    """Topics with three sealed segments; what they hold."""
+    with psycopg.connect(dsn, autocommit=True) as session:
+        for name in ARCHIVES:
+            create(session, name, archive=True)
+            for segment in range(3):
+                values = [b"%d/%d" % (segment, n) for n in range(20)]
+                tl.log.append(name, values, keys=values)
+                assert seal(session, name)
+    return {name: list(tl.log.read(name, 0)) for name in ARCHIVES}
+
+
+@contextmanager
+def archives_held(dsn: str) -> Iterator[None]:
+    """Nobody reads a segment of the one topic; nobody writes the manifest, to which that leads."""
+    reading, _ = ARCHIVES
+    with psycopg.connect(dsn) as session:
+        found = f"select segment_id from trunkline.log_archivable('{reading}') offset 1 limit 1"
+        session.execute(f"lock table trunkline.log_segment_{ask(session, found)}".encode())
+        session.execute("lock table trunkline.log_archive in exclusive mode")
+        yield
+        session.rollback()
+
+
+def blocked(dsn: str) -> int:
+    """How many tables are waited for."""
+    [(count,)] = run(
+        dsn,
+        "select count(distinct l.relation) from pg_locks l join pg_stat_activity a using (pid)"
+        " where not l.granted and l.locktype = 'relation' and a.datname = current_database()",
+    )
+    return int(count)
+
+
+def archives_go_on(
+    spark: SparkSession, dsn: str, tl: SyncPlatform, lake: str, topics: dict[str, Any]
+) -> None:
+    archive(spark, location=lake, dsn=dsn)
+    assert run(
+        dsn,
+        "select topic, first_offset, last_offset from trunkline.log_archive"
+        " join trunkline.log_topic using (topic_id) order by 1, 2",
+    ) == [(name, first, first + 19) for name in sorted(ARCHIVES) for first in (1, 21, 41)]
+    with psycopg.connect(dsn, autocommit=True) as session:
+        drop_archived(session)
+    for name, messages in topics.items():
+        assert list(tl.log.read(name, 0)) == messages
+        assert DeltaTable(f"{lake}/{name}").to_pyarrow_table().num_rows == 60
+        noted = run(
+            dsn,
+            "select files -> 0 ->> 'path' from trunkline.log_archive"
+            f" join trunkline.log_topic using (topic_id) where topic = '{name}'",
+        )
+        assert {(file,) for file in delta_files(f"{lake}/{name}")} == set(noted)
+
+
 def test_a_server_that_goes_away_before_a_commit_costs_no_message_and_doubles_none(
     spark: SparkSession,
     own_server: Callable[..., Server],
     trapped: Callable[[Trap], None],
     tmp_path: Path,
-    how: str,
 ) -> None:
     server = own_server()
     dsn = server.dsn("postgres")
     migrate.install(dsn)
-    run(dsn, SETUP)
-    with trunkline.connect_sync(dsn) as tl:
-        tl.log.create("events", partitions=2)
-        append(tl, 1, 300)
-    trapped(Trap("commit", batch=1, folder=str(tmp_path)))
+    run(dsn, ORDERS)
     checkpoint = str(tmp_path / "checkpoint")
-    with streaming(into_seen(events(spark, dsn), dsn, checkpoint)) as query:
-        wait_until(lambda: (tmp_path / "reached").exists(), PATIENCE)
-        if how == "restart":
-            server.restart()
-        else:
-            server.kill()
-            server.start()
-        (tmp_path / "go").touch()
-        if how == "restart":
+    with trunkline.connect_sync(dsn) as tl:
+        add_stream(tl, dsn, "events", 300)
+
+    def go_past(batch: int, happens: Callable[[], Any]) -> None:
+        """Run the stream; something happens before it commits a batch."""
+        place = tmp_path / f"before {batch}"
+        place.mkdir()
+        trap = Trap(str(place), "events", "commit", batch)
+        trapped(trap)
+        with streaming(start_stream(spark, dsn, "events", checkpoint)) as query:
+            wait_until(trap.reached.exists, PATIENCE)
+            happens()
+            trap.go.touch()
             assert query.awaitTermination(PATIENCE)
-        else:  # staging tables are unlogged, and empty after a crash
-            with pytest.raises(StreamingQueryException, match="staged 100 rows, 0 are there") as e:
-                query.awaitTermination(PATIENCE)
-            assert len(str(e.value).splitlines()) < 40
-            assert len(seen(dsn)) == 200
-    if how == "crash":
-        assert into_seen(events(spark, dsn), dsn, checkpoint).awaitTermination(PATIENCE)
-    assert seen(dsn) == expected(300)
+
+    def crash() -> None:
+        server.kill()
+        server.start()
+
+    go_past(1, server.restart)
+    assert seen(dsn, "events") == expected(300)
+    with trunkline.connect_sync(dsn) as tl:
+        append(tl, "events", 301, 500)
+    # staging tables are unlogged, and empty after a crash
+    with pytest.raises(StreamingQueryException, match="staged 100 rows, 0 are there") as caught:
+        go_past(4, crash)
+    assert len(str(caught.value).splitlines()) < 40
+    assert len(seen(dsn, "events")) == 4 * BATCH
+    assert start_stream(spark, dsn, "events", checkpoint).awaitTermination(PATIENCE)
+    assert seen(dsn, "events") == expected(500)
 
 
 def test_a_running_stream_survives_cut_connections_and_finds_new_partitions(
@@ -262,137 +383,84 @@ def test_a_running_stream_survives_cut_connections_and_finds_new_partitions(
     tmp_path: Path,
 ) -> None:
     line = proxy(dsn)
-    tl.log.create("events", partitions=2)
-    append(tl, 1, 50)
-    trapped(Trap("commit", batch=1, folder=str(tmp_path)))
-    rows = events(spark, line.dsn)
-    query = into_seen(rows, line.dsn, str(tmp_path / "checkpoint"), processingTime="0 seconds")
+    add_stream(tl, dsn, "events", 50)
+    trap = Trap(str(tmp_path), "events", "commit", 1)
+    trapped(trap)
+    checkpoint = str(tmp_path / "checkpoint")
+    query = start_stream(spark, line.dsn, "events", checkpoint, processingTime="0 seconds")
     with streaming(query):
-        wait_until(lambda: seen(dsn) == expected(50), PATIENCE)
-        append(tl, 51, 100)
-        wait_until(lambda: (tmp_path / "reached").exists(), PATIENCE)
+        wait_until(lambda: seen(dsn, "events") == expected(50), PATIENCE)
+        append(tl, "events", 51, 100)
+        wait_until(trap.reached.exists, PATIENCE)
         line.cut()
-        (tmp_path / "go").touch()
-        wait_until(lambda: seen(dsn) == expected(100), PATIENCE)
+        trap.go.touch()
+        wait_until(lambda: seen(dsn, "events") == expected(100), PATIENCE)
         line.cut()
-        append(tl, 101, 110)
-        wait_until(lambda: seen(dsn) == expected(110), PATIENCE)
+        append(tl, "events", 101, 110)
+        wait_until(lambda: seen(dsn, "events") == expected(110), PATIENCE)
         tl.log.alter("events", partitions=3)
         tl.log.append("events", [b"%d" % n for n in range(1, 111)], partition=2)
-        wait_until(lambda: seen(dsn) == expected(110, partitions=3), PATIENCE)
+        wait_until(lambda: seen(dsn, "events") == expected(110, partitions=3), PATIENCE)
         assert query.exception() is None
 
 
-@pytest.mark.parametrize("how", ["restart", "cut"])
 def test_a_running_sync_goes_on_after_a_restart_and_after_a_cut(
     spark: SparkSession,
     own_server: Callable[..., Server],
     proxy: Callable[[str], Proxy],
-    how: str,
 ) -> None:
     server = own_server()
     dsn = server.dsn("postgres")
     migrate.install(dsn)
-    run(dsn, SETUP)
+    run(dsn, ORDERS)
     line = proxy(dsn)
     with trunkline.connect_sync(dsn) as tl:
-        tl.tube.ensure("lake", lanes=2)
-        tl.tube.attach("lake", "app.orders")
+        add_sync(tl, dsn, "copy")
     stop, failures = Event(), []
 
     def work() -> None:
         try:
-            sync(spark, "lake", "table:app.copy", dsn=line.dsn, stop=stop)
+            sync(spark, "copy", "table:app.copy", dsn=line.dsn, stop=stop)
         except Exception as error:
             failures.append(error)
+
+    def follows() -> bool:
+        assert failures == []
+        return differing(dsn, "copy") == []
 
     thread = Thread(target=work)
     thread.start()
     try:
         run(dsn, FILL.format(1, 1000))
-        wait_until(lambda: failures or differing(dsn) == [], PATIENCE)
-        if how == "restart":
-            server.restart()
-        else:
-            line.cut()
+        wait_until(follows, PATIENCE)
+        server.restart()
         run(dsn, FILL.format(1001, 3000))
-        wait_until(lambda: failures or differing(dsn) == [], PATIENCE)
+        wait_until(follows, PATIENCE)
+        line.cut()
+        run(dsn, "update app.orders set amount = 0 where id % 3 = 0")
+        wait_until(follows, PATIENCE)
     finally:
         stop.set()
         thread.join(PATIENCE)
     assert failures == []
     run(dsn, "delete from app.orders where id % 10 = 0")
-    sync(spark, "lake", "table:app.copy", dsn=dsn, once=True)
-    assert differing(dsn) == []
-
-
-def test_two_drivers_on_one_checkpoint_write_once_and_keep_passwords_to_themselves(
-    spark: SparkSession, dsn: str, tl: SyncPlatform, tmp_path: Path
-) -> None:
-    tl.log.create("events", partitions=2)
-    append(tl, 1, 300)
-    secret, checkpoint = with_password(dsn), tmp_path / "checkpoint"
-    told = {
-        "job": "stream",
-        "dsn": secret,
-        "folder": str(tmp_path),
-        "checkpoint": str(checkpoint),
-        "phase": "commit",
-        "batch": 1,
-        "pause": True,
-        "conf": logging_events(tmp_path),
-    }
-    with driver(tmp_path, str(JOB), json.dumps(told)) as first:
-        wait_until(lambda: (tmp_path / "reached").exists() or first.poll() is not None, PATIENCE)
-        assert first.poll() is None, (tmp_path / "said").read_text()[-4000:]
-        assert into_seen(events(spark, dsn), dsn, str(checkpoint)).awaitTermination(PATIENCE)
-        assert seen(dsn) == expected(300)
-        (tmp_path / "go").touch()
-        assert first.wait(PATIENCE) == 1
-    said = (tmp_path / "said").read_text()
-    assert "progress" in said
-    assert "ConcurrentModificationException" in said or "CONCURRENT" in said, said[-4000:]
-    assert seen(dsn) == expected(300)
-    logged = b"".join(f.read_bytes() for f in (tmp_path / "events").rglob("*") if f.is_file())
-    assert b"SparkListenerSQLExecutionStart" in logged
-    assert files_with_password(tmp_path) == []
-
-
-def test_a_second_process_on_a_sync_is_told_who_works_there(
-    spark: SparkSession, dsn: str, tl: SyncPlatform, tmp_path: Path
-) -> None:
-    tl.tube.ensure("lake", lanes=2)
-    tl.tube.attach("lake", "app.orders")
-    run(dsn, FILL.format(1, 1000))
-    secret = with_password(dsn)
-    conf = [f"--conf={name}={value}" for name, value in logging_events(tmp_path).items()]
-    words = ["spark", "sync", "lake", "--to", "table:app.copy", "--dsn", secret, *conf]
-    with driver(tmp_path, str(PROGRAM), *words) as first:
-        wait_until(lambda: differing(dsn) == [] or first.poll() is not None, PATIENCE)
-        with pytest.raises(Conflict, match=rf"worked on by spark sync lake by \S+:{first.pid}\b"):
-            sync(spark, "lake", "table:app.copy", dsn=dsn, once=True)
-        first.send_signal(signal.SIGTERM)
-        assert first.wait(PATIENCE) == 0, (tmp_path / "said").read_text()
-    said = (tmp_path / "said").read_text()
-    assert '"keys": 1000' in said
-    assert len(said.splitlines()) < 12, said
-    assert files_with_password(tmp_path) == []
+    sync(spark, "copy", "table:app.copy", dsn=dsn, once=True)
+    assert differing(dsn, "copy") == []
 
 
 def test_a_password_is_not_in_plans_progress_or_errors(
     spark: SparkSession, dsn: str, tl: SyncPlatform, tmp_path: Path, capsys: Any
 ) -> None:
-    tl.log.create("events", partitions=2)
-    append(tl, 1, 10)
+    add_stream(tl, dsn, "events", 10)
     secret = with_password(dsn)
     given = {"dsn": secret, "subscribe": "events"}
     rows = spark.read.format("trunkline.log").options(**given).load()
     rows = rows.where("partition = 1 and offset > 2")
     rows.explain(extended=True)
     rows.explain(mode="formatted")
-    table = spark.read.format("trunkline.table").options(dsn=secret, dbtable="app.seen").load()
+    table = spark.read.format("trunkline.table").options(dsn=secret, dbtable="app.events").load()
     table.explain(extended=True)
-    query = into_seen(events(spark, secret), secret, str(tmp_path))
+    query = start_stream(spark, secret, "events", f"{tmp_path}/a")
     assert query.awaitTermination(PATIENCE)
     query.explain(extended=True)
     progress = json.dumps([each.json for each in query.recentProgress])
@@ -400,13 +468,13 @@ def test_a_password_is_not_in_plans_progress_or_errors(
     assert "trunkline.log" in shown
     assert "numInputRows" in progress
     assert PASSWORD not in shown
-    run(dsn, "drop table app.seen")
+    run(dsn, "drop table app.events")
     for broken in (
         lambda: table.collect(),
         lambda: rows.write.format("trunkline.table").options(dsn=secret, dbtable="app.no").save(),
         lambda: spark.read.format("trunkline.log").options(**given, dns=secret).load(),
-        lambda: into_seen(rows, secret, str(tmp_path)),
-        lambda: sync(spark, "lake", "table:app.seen", dsn=secret, once=True),
+        lambda: start_stream(spark, secret, "events", f"{tmp_path}/b").awaitTermination(PATIENCE),
+        lambda: sync(spark, "lake", "table:app.events", dsn=secret, once=True),
     ):
         with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it is, it keeps quiet
             broken()
