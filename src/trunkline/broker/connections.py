@@ -1,8 +1,9 @@
 """`Connections`: posts to one URL over connections that stay open.
 
-HTTP/2 where the endpoint chooses it, by httpcore; else HTTP/1.1, spoken here: a post and its short
-answer are all we need, and a client for everything takes several times as long for them. What is
-not plainly HTTP is an error, and after anything unusual a connection is not used again.
+HTTP/2 where the endpoint chooses it, by httpcore; else HTTP/1.1 with the parser of httptools: a
+post and its short answer are all we need, and a client for everything takes several times as long
+for them. What is not plainly HTTP is an error, and after anything unusual a connection is not used
+again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import httpcore
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 if TYPE_CHECKING:
     import ssl
@@ -26,12 +28,7 @@ _KEEP_ALIVE = 30.0  # seconds
 _LONGEST_HEAD = 65_536
 _READ = 65_536
 _HAS_HTTP2 = find_spec("h2") is not None
-_LINE_END = re.compile(rb"\r?\n")
-_HEAD_END = re.compile(rb"\r?\n\r?\n")
-_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: [^\r\n\0]*)?")
-_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*?)[ \t]*")
 _TARGET = re.compile(rb"[!-~]+")
-_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +139,6 @@ class _Http1:
     def __init__(self, stream: httpcore.AsyncNetworkStream, excerpt: int):
         self._stream = stream
         self._excerpt = excerpt
-        self._came = b""  # and is not understood yet
         self._used_at = time.monotonic()
         self.reusable = False
 
@@ -160,91 +156,77 @@ class _Http1:
         with suppress(httpcore.WriteError):  # who does not want the rest may have said why
             await self._stream.write(request)
             taken = True
-        version, status, headers = await self._head()
-        while status < 200:
-            version, status, headers = await self._head()
-        beginning, whole = await self._body(status, headers)
-        stays = version == 1 and b"close" not in headers.get(b"connection", b"").lower()
-        self.reusable = taken and whole and stays and not self._came
+        answer = _Answer(self._excerpt)
+        while not answer.enough:
+            answer.feed(await self._stream.read(_READ))
+        self.reusable = taken and answer.leaves_open
         self._used_at = time.monotonic()
-        return Response(status, headers, beginning)
+        return Response(answer.status, answer.headers, answer.beginning)
 
     async def close(self) -> None:
         await self._stream.aclose()
 
-    async def _head(self) -> tuple[int, int, dict[bytes, bytes]]:
-        """The version after the dot, the status, the headers."""
-        status, *lines = (await self._until(_HEAD_END)).replace(b"\r\n", b"\n").split(b"\n")
-        told = _STATUS.fullmatch(status)
-        named = [_HEADER.fullmatch(line) for line in lines]
-        if told is None or not all(named) or told[2] == b"101":
-            raise httpcore.RemoteProtocolError("the answer is not HTTP/1.1")
-        headers: dict[bytes, bytes] = {}
-        for found in filter(None, named):
-            name = found[1].lower()
-            headers[name] = headers[name] + b", " + found[2] if name in headers else found[2]
-        return int(told[1]), int(told[2]), headers
 
-    async def _body(self, status: int, headers: Mapping[bytes, bytes]) -> tuple[bytes, bool]:
-        """The beginning of the body, and whether that is all of it."""
-        if status in {204, 304}:
-            return b"", True
-        if b"transfer-encoding" in headers:
-            if headers[b"transfer-encoding"].lower() != b"chunked":
-                raise httpcore.RemoteProtocolError(
-                    "the answer has an encoding that nobody asked for"
-                )
-            return await self._chunks()
-        if (length := headers.get(b"content-length")) is None:
-            return await self._some(self._excerpt), False
-        if not length.isdigit() or len(length) > 15:
-            raise httpcore.RemoteProtocolError("the answer has a content-length that is none")
-        beginning = await self._exactly(min(int(length), self._excerpt))
-        return beginning, len(beginning) == int(length)
+class _Answer:
+    """An answer as its bytes come, without the provisional ones before it."""
 
-    async def _chunks(self) -> tuple[bytes, bool]:
-        said = b""
-        while (room := self._excerpt - len(said)) > 0:
-            size = _CHUNK.fullmatch(await self._until(_LINE_END))
-            if size is None:
-                raise httpcore.RemoteProtocolError("the answer has a chunk without a size")
-            length = int(size[1], 16)
-            if length == 0:
-                return said, await self._until(_LINE_END) == b""  # with trailers, never mind
-            said += await self._exactly(min(length, room))
-            if length >= room:
-                break
-            if await self._until(_LINE_END) != b"":
-                raise httpcore.RemoteProtocolError("the answer has a chunk that does not end")
-        return said, False
+    def __init__(self, excerpt: int):
+        self.status = 0
+        self.headers: dict[bytes, bytes] = {}
+        self.beginning = b""
+        self.enough = False
+        self.leaves_open = False
+        self._excerpt = excerpt
+        self._before_body = 0
+        self._parser = HttpResponseParser(self)
 
-    async def _until(self, end: re.Pattern[bytes]) -> bytes:
-        """What comes before ``end``, which is read, too."""
-        while (found := end.search(self._came)) is None:
-            if len(self._came) > _LONGEST_HEAD:
+    def feed(self, data: bytes) -> None:
+        """Take what came; nothing is the end of all that comes."""
+        if not data:
+            self._end()
+            return
+        if not self.status:
+            self._before_body += len(data)
+            if self._before_body > _LONGEST_HEAD:
                 raise httpcore.RemoteProtocolError("the head of the answer is too long")
-            if not await self._more():
-                raise httpcore.RemoteProtocolError("the endpoint hung up before it had answered")
-        before, self._came = self._came[: found.start()], self._came[found.end() :]
-        return before
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            if self.enough:
+                return
+            raise httpcore.RemoteProtocolError(f"the answer is not HTTP/1.1: {error}") from error
 
-    async def _exactly(self, length: int) -> bytes:
-        said = await self._some(length)
-        if len(said) < length:
+    def _end(self) -> None:
+        if not self.status:
+            raise httpcore.RemoteProtocolError("the endpoint hung up before it had answered")
+        if b"content-length" in self.headers or b"transfer-encoding" in self.headers:
             raise httpcore.RemoteProtocolError("the endpoint hung up in the middle of its answer")
-        return said
+        self.enough = True
 
-    async def _some(self, most: int) -> bytes:
-        """So many bytes, or what comes until the end."""
-        while len(self._came) < most and await self._more():
-            pass
-        said, self._came = self._came[:most], self._came[most:]
-        return said
+    def on_message_begin(self) -> None:
+        self.leaves_open = False  # what follows an answer was not asked for
+        if not self.status:
+            self.headers = {}
 
-    async def _more(self) -> bool:
-        came = await self._stream.read(_READ)
-        self._came += came
-        return bool(came)
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self.status:
+            name = name.lower()
+            said = self.headers.get(name)
+            self.headers[name] = value if said is None else b"%b, %b" % (said, value)
+
+    def on_headers_complete(self) -> None:
+        if not self.status and self._parser.get_status_code() >= 200:
+            self.status = self._parser.get_status_code()
+
+    def on_body(self, body: bytes) -> None:
+        if not self.enough:
+            self.beginning += body[: self._excerpt - len(self.beginning)]
+            self.enough = len(self.beginning) == self._excerpt
+
+    def on_message_complete(self) -> None:
+        if self.status and not self.enough:
+            self.enough = True
+            self.leaves_open = self._parser.should_keep_alive()
 
 
 def _request(url: httpcore.URL, headers: Mapping[str, str], content: bytes) -> bytes:
