@@ -106,10 +106,8 @@ class Endpoint:
 class WebhookHandler(Handler):
     """A handler that is no function of the user's, but posts events."""
 
-    size: Callable[[Delivered], int]
-    """Bytes that an event takes in a body."""
-    most_bytes: Callable[[], int]
-    """Bytes that a body may have."""
+    parts: Callable[[Sequence[Delivered]], list[list[Delivered]]]
+    """The requests that events are made into: their bodies are not too large."""
 
     @property
     def takes_json_text(self) -> bool:
@@ -123,18 +121,8 @@ class WebhookHandler(Handler):
         return None if delay is None else delay * spread
 
     def split(self, events: Sequence[Delivered]) -> list[list[Delivered]]:
-        """Requests whose bodies are not too large; one event that is, goes alone."""
-        most = self.most_bytes()
-        parts: list[list[Delivered]] = []
-        room = 0
-        for event in events:
-            size = self.size(event) if len(events) > 1 else 0
-            if not parts or size > room:
-                parts.append([])
-                room = most
-            parts[-1].append(event)
-            room -= size
-        return parts
+        """The requests that a batch is made into."""
+        return self.parts(events)
 
     async def invoke(self, call: Callable[[], Any]) -> None:
         """Post; it ends by itself, in time."""
@@ -156,8 +144,7 @@ def handler_of(
     endpoint: Endpoint,
     post: Callable[..., Any],
     *,
-    size: Callable[[Delivered], int],
-    most_bytes: Callable[[], int],
+    parts: Callable[[Sequence[Delivered]], list[list[Delivered]]],
 ) -> WebhookHandler:
     """The handler that a webhook is."""
     return WebhookHandler(
@@ -175,6 +162,5 @@ def handler_of(
         from_position=None,
         arguments=Arguments(None, None, None),
         is_async=True,
-        size=size,
-        most_bytes=most_bytes,
+        parts=parts,
     )

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from trunkline.broker.endpoints import Endpoint
 
 _GZIP_LEVEL = 6
+_AROUND = 150  # bytes around the texts of an item
+_WIDEST = 4  # bytes of a character
+_LONGEST_ESCAPE = 6  # bytes
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -51,15 +54,33 @@ def compose(endpoint: Endpoint, source: str, events: Sequence[Delivered]) -> Mes
 def item(event: Delivered) -> str:
     """An event in a body of ours; payload and metadata are as the server writes them."""
     return (
-        f'{{"id":{event.event_id},"topic":{_json(event.topic)},"key":{_json(event.key)}'
+        f'{{"id":{event.event_id},"topic":{_json(event.topic)}'
+        f',"key":{"null" if event.key is None else _json(event.key)}'
         f',"payload":{event.payload},"metadata":{event.metadata or "null"}'
         f',"at":"{event.at.astimezone(UTC).isoformat()}"}}'
     )
 
 
-def size(event: Delivered) -> int:
-    """How many bytes an event takes in a body of ours."""
-    return len(item(event).encode())
+def parts(events: Sequence[Delivered], most_bytes: int) -> list[list[Delivered]]:
+    """Events in bodies of so many bytes at most; one that is larger goes alone."""
+    if len(events) < 2 or sum(map(_at_most, events)) <= most_bytes:
+        return [list(events)] if events else []
+    found: list[list[Delivered]] = []
+    room = 0
+    for event in events:
+        size = len(item(event).encode())
+        if not found or size > room:
+            found.append([])
+            room = most_bytes
+        found[-1].append(event)
+        room -= size
+    return found
+
+
+def _at_most(event: Delivered) -> int:
+    """Bytes that an event takes in a body, or fewer; told without making it."""
+    texts = len(event.payload) + len(event.metadata or "")
+    return _AROUND + _WIDEST * texts + _LONGEST_ESCAPE * (len(event.topic) + len(event.key or ""))
 
 
 def _understood(event: Delivered) -> Delivered:

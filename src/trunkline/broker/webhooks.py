@@ -8,6 +8,7 @@ lane belongs to one of them, and an endpoint that fails or hangs holds back nobo
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -63,13 +64,13 @@ class WebhookWorker(HandlerWorker):
         handler = handler_of(
             sender.endpoint,
             sender.post,
-            size=webhook_messages.size,
-            most_bytes=lambda: sender.rules.body_bytes,
+            parts=lambda events: webhook_messages.parts(events, sender.rules.body_bytes),
         )
         super().__init__(db, lease, listener, handler, member="webhooks", read_ahead=_READ_AHEAD)
         self.circuit = circuit
         self._sender = sender
         self._registered_once = False
+        self._spread = random.uniform(0.5, 1.5)  # noqa: S311 - or all would look at the same time
 
     def share(self, workers: int) -> None:
         """One of so many: the more there are, the more each does at once, and the less often.
@@ -78,8 +79,8 @@ class WebhookWorker(HandlerWorker):
         ahead, so that what waits here is no more than for a few of them.
         """
         self.pace = workers / 1_000 if workers > _FEW else 0.0
-        self.look_every = max(HandlerWorker.look_every, workers / 25)
-        self.rejoin_every = max(HandlerWorker.rejoin_every, workers / 20)
+        self.look_every = max(HandlerWorker.look_every, self._spread * workers / 25)
+        self.rejoin_every = max(HandlerWorker.rejoin_every, self._spread * workers / 20)
         batch = self.handler.batch
         self.room = max(batch, min(_READ_AHEAD * batch, _MOST_AHEAD // workers))
 

@@ -195,9 +195,9 @@ class HandlerWorker:
 
     def _heard(self, key: str) -> None:
         """Something came for the lanes that the last part of the key names; if none, for all."""
-        named = key.rpartition(":")[2]
-        for number in map(int, named.split(",")) if named else self._lanes:
-            if lane := self._lanes.get(number):
+        named = key.rpartition(":")[2].split(",")
+        for number, lane in self._lanes.items():
+            if named == [""] or str(number) in named:
                 lane.more = True
 
     async def _listen(self, heard: Subscription) -> None:

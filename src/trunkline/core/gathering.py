@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from trunkline.core import telemetry
 from trunkline.core.db import SparingDb
-from trunkline.core.errors import TrunklineError, Unavailable
+from trunkline.core.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,8 @@ ALONE: Final = object()
 """Instead of an answer: this one has to be asked alone, where it waits for itself or is refused."""
 
 _MOST_AT_ONCE = 250
+
+logger = telemetry.get_logger(__name__)
 
 
 class GatheringDb(SparingDb):
@@ -91,8 +94,8 @@ class GatheringDb(SparingDb):
             for _, answer in waiting:
                 if not answer.done():
                     answer.set_exception(error)
-        except TrunklineError:
-            pass  # whose fault it is will show
+        except Exception as error:  # noqa: BLE001 - whose fault it is will show
+            logger.debug("not together", kind=kind, calls=len(waiting), error=str(error))
         for (_, answer), found in zip(waiting, answers, strict=True):
             if not answer.done():
                 answer.set_result(found)
