@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,7 +13,10 @@ from trunkline.log.batches import Column, Joined, check_largest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
+
+    from trunkline.log.batches import DecodedBatch
+
+_MOMENT = pa.timestamp("us", tz="UTC")
 
 _TAKEN = (
     pa.types.is_binary,
@@ -92,24 +96,50 @@ def _ascending(first: int, n: int) -> pa.Array:
     return pa.array(range(first, first + n), pa.int64())
 
 
-def table(
-    *,
-    offsets: pa.Array,
-    at: datetime,
-    keys: pa.Array,
-    values: pa.Array,
-    headers: Sequence[str | None] | None,
-) -> pa.Table:
-    """One row per message: offset, timestamp, key, value, headers."""
-    n = len(offsets)
-    moment = pa.scalar(at, pa.timestamp("us", tz="UTC"))
-    texts = pa.nulls(n, pa.string()) if headers is None else pa.array(headers, pa.string())
+def table(parts: Sequence[DecodedBatch]) -> pa.Table:
+    """One row per message: offset, timestamp, key, value, headers.
+
+    Values and keys are chunks, one per part, on the buffers that they came in.
+    """
+    n = sum(map(len, parts))
+    values, keys = zip(*(part.columns for part in parts), strict=True)
+    moments = pa.array([part.at for part in parts], _MOMENT)
     return pa.table(
         {
-            "offset": offsets,
-            "timestamp": pa.repeat(moment, n),
-            "key": keys,
-            "value": values,
-            "headers": texts,
+            "offset": numbers(parts),
+            "timestamp": pa.chunked_array(
+                [pa.repeat(moment, part.take) for moment, part in zip(moments, parts, strict=True)]
+            ),
+            "key": _chunks(keys, parts) if any(keys) else pa.nulls(n, pa.binary()),
+            "value": _chunks(values, parts),
+            "headers": _texts(parts, n),
         }
     )
+
+
+def numbers(parts: Sequence[DecodedBatch]) -> pa.Array:
+    """The offsets of batches that follow each other."""
+    firsts = [part.base_offset + part.skip for part in parts]
+    gapless = all(
+        later == first + part.take
+        for (first, later), part in zip(pairwise(firsts), parts, strict=False)
+    )
+    if gapless and all(part.deltas is None for part in parts):
+        return _ascending(firsts[0], sum(map(len, parts)))
+    return pa.concat_arrays(
+        [offsets(part.base_offset, part.deltas, part.skip, part.take) for part in parts]
+    )
+
+
+def _chunks(columns: Sequence[Column | None], parts: Sequence[DecodedBatch]) -> pa.ChunkedArray:
+    return pa.chunked_array(
+        [cells(column, part.skip, part.take) for column, part in zip(columns, parts, strict=True)]
+    )
+
+
+def _texts(parts: Sequence[DecodedBatch], n: int) -> pa.Array:
+    found = [part.header_texts() for part in parts]
+    if not any(found):
+        return pa.nulls(n, pa.string())
+    told = [texts or [None] * part.take for texts, part in zip(found, parts, strict=True)]
+    return pa.array([*chain.from_iterable(told)], pa.string())

@@ -269,14 +269,7 @@ class DecodedBatch:
         """Columns offset, timestamp, key, value and headers (JSON text); no value is copied."""
         from trunkline.log import arrow
 
-        content, window = self._content, (self.skip, self.take)
-        return arrow.table(
-            offsets=arrow.offsets(content.base_offset, content.deltas, *window),
-            at=content.at,
-            keys=arrow.cells(content.keys, *window),
-            values=arrow.cells(content.values, *window),
-            headers=self.header_texts(),
-        )
+        return arrow.table([self])
 
     def _integers(self, kind: str, column: bytes) -> tuple[int, ...]:
         return struct.unpack_from(

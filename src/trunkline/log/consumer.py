@@ -127,9 +127,9 @@ class Batch:
 
     def to_arrow(self) -> pa.Table:
         """A table of offset, timestamp, key, value and headers; no message is copied."""
-        import pyarrow as pa
+        from trunkline.log import arrow
 
-        return pa.concat_tables([part.to_arrow() for part in self._parts])
+        return arrow.table(self._parts)
 
     async def commit(self, *, on: psycopg.AsyncConnection[Any] | None = None) -> None:
         """Everything up to here is done; with ``on``, when that transaction commits.

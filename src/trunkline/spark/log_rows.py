@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -102,7 +101,7 @@ def _array(name: str, group: Sequence[DecodedBatch], asked: Range) -> pa.Array:
             place = ("value", "key").index(name)
             return _joined([arrow.cells(one.columns[place], one.skip, one.take) for one in group])
         case "offset":
-            return _offsets(group, n)
+            return arrow.numbers(group)
         case "timestamp":
             moments = [(one.at - _EPOCH) // _MICROSECOND for one in group]
             times = np.repeat(np.array(moments, np.int64), [one.take for one in group])
@@ -116,19 +115,6 @@ def _array(name: str, group: Sequence[DecodedBatch], asked: Range) -> pa.Array:
             for one in group:
                 texts += one.header_texts() or [None] * one.take
             return pa.array(texts, pa.string())
-
-
-def _offsets(group: Sequence[DecodedBatch], n: int) -> pa.Array:
-    firsts = [one.base_offset + one.skip for one in group]
-    gapless = all(
-        later == one + batch.take
-        for (one, later), batch in zip(pairwise(firsts), group, strict=False)
-    )
-    if gapless and all(one.deltas is None for one in group):
-        return arrow.offsets(firsts[0], None, 0, n)
-    return _joined(
-        [arrow.offsets(one.base_offset, one.deltas, one.skip, one.take) for one in group]
-    )
 
 
 def _joined(arrays: list[pa.Array]) -> pa.Array:

@@ -8,8 +8,8 @@ it run exactly once more. A position counts as done when all keys of its entry a
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
-from itertools import count, islice
+from dataclasses import dataclass
+from itertools import count, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 from trunkline.tube.models import BACKFILL, LIVE, Entry, KeyId, Touch
@@ -30,7 +30,7 @@ class Pending:
     op: str
     payload: Any
     priority: int
-    places: list[Place] = field(default_factory=list)
+    places: tuple[Place, ...]
     attempts: int = 0
 
     def touch(self) -> Touch:
@@ -72,16 +72,21 @@ class LaneQueue:
         if entry.control is not None:
             self._open[priority][entry.up_to] = 1
         elif entry.keys:
-            self._open[priority][entry.up_to] = 0
-            for key in dict.fromkeys(entry.keys):
-                key_id = KeyId(entry.attachment or 0, entry.shard, key)
-                told = Pending(key_id, entry.relation, entry.op, entry.payload, priority)
-                self._ask((priority, entry.up_to), told).heed(told)
+            places = ((priority, entry.up_to),)
+            keys = dict.fromkeys(entry.keys)
+            self._open[priority][entry.up_to] = len(keys)
+            for key_id in map(KeyId, repeat(entry.attachment or 0), repeat(entry.shard), keys):
+                told = Pending(key_id, entry.relation, entry.op, entry.payload, priority, places)
+                pending = self._join(told)
+                if pending is not told:
+                    pending.heed(told)
 
     def extend(self, place: Place, ids: Iterable[KeyId], *, relation: str | None, op: str) -> None:
         """Queue further keys for an entry that is open; what touched them before tells more."""
+        priority, position = place
         for key in dict.fromkeys(ids):
-            self._ask(place, Pending(key, relation, op, None, place[0]))
+            self._open[priority][position] += 1
+            self._join(Pending(key, relation, op, None, priority, (place,)))
 
     def settle(self, place: Place) -> None:
         """Nothing more will be queued for a control entry."""
@@ -134,14 +139,15 @@ class LaneQueue:
         first = next(iter(self._open[priority]), None)
         return self.read_up_to[priority] if first is None else first - 1
 
-    def _ask(self, place: Place, wanted: Pending) -> Pending:
-        """Queue a key, or join it where it is queued already."""
-        priority, position = place
-        self._open[priority][position] += 1
-        pending = self._queued(wanted) or self._enqueue(wanted)
-        pending.places.append(place)
-        if priority < pending.priority:
-            self._hasten(pending)
+    def _join(self, wanted: Pending) -> Pending:
+        """Queue a key, or let what is queued for it already count for its place as well."""
+        pending = self._queued(wanted)
+        if pending is None:
+            return self._enqueue(wanted)
+        if pending is not wanted:
+            pending.places += wanted.places
+            if wanted.priority < pending.priority:
+                self._hasten(pending)
         return pending
 
     def _queued(self, wanted: Pending) -> Pending | None:

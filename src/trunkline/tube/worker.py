@@ -40,6 +40,8 @@ logger = telemetry.get_logger(__name__)
 _REJOIN_EVERY = 3.0
 _FAR_BEHIND = 1_000  # positions: what an idle lane may lag before it writes its cursor
 _READ_ENTRIES = 200
+_SEND_EVERY = 16  # entries: what is queued goes out while the rest of a read is being queued
+_ACK_EVERY = 0.1  # seconds, while batches are in flight
 _READ_POSITIONS = 20_000
 _GARBAGE_PAGE = 5_000
 _ROOM_POLL = 0.02
@@ -109,6 +111,8 @@ class Worker:
         self._trouble = Backoff(first=0.2, longest=10.0)
         self._hold_until = 0.0
         self._rejoin_at = 0.0
+        self._ack_at = 0.0
+        self._sending = False
         self._delivered = 0
         self._turn = 0
         self._woken = asyncio.Event()
@@ -118,6 +122,7 @@ class Worker:
         """Work until told to stop; then finish what is in flight and give the lanes back."""
         process = await self._lease.hold()
         stopped = asyncio.create_task(stop.wait())
+        self._sending = True
         try:
             await self._open(stopped)
             async with self._listener.subscribe("tube:") as heard:
@@ -141,15 +146,19 @@ class Worker:
         await self._downstream.open()
         before = self._delivered
         self._rejoin_at = 0.0
-        while await self._step(process) or self._unsettled():
-            if self._tasks or self._collecting:
-                await asyncio.wait(
-                    self._tasks | self._collecting,
-                    timeout=self._pace.poll_interval,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-            else:
-                await asyncio.sleep(0.01)
+        self._sending = True
+        try:
+            while await self._step(process) or self._unsettled():
+                if self._tasks or self._collecting:
+                    await asyncio.wait(
+                        self._tasks | self._collecting,
+                        timeout=self._pace.poll_interval,
+                        return_when=asyncio.FIRST_COMPLETED,
+                    )
+                else:
+                    await asyncio.sleep(0.01)
+        finally:
+            self._sending = False
         await self._acknowledge()
         return self._delivered - before
 
@@ -170,7 +179,8 @@ class Worker:
                 await self._rejoin(process)
             read = await self._read()
             sent = self._send()
-            await self._acknowledge()
+            if not self._tasks or time.monotonic() >= self._ack_at:
+                await self._acknowledge()
         except _TROUBLE as error:
             self._hold(error)
             return False
@@ -246,16 +256,22 @@ class Worker:
 
     async def _read(self) -> int:
         """Fill the queues of lanes that have room; how many entries came."""
+        roomy = [lane for lane in self._lanes.values() if self._has_room(lane)]
+        if self._lanes and not roomy:
+            return 0
         head = await self._db.run(calls.head())
         came = 0
-        for lane in list(self._lanes.values()):
+        for lane in roomy:
             for priority in (LIVE, BACKFILL):
-                if lane.surplus or len(lane.queue) >= self._pace.queue_keys:
+                if not self._has_room(lane):
                     continue
                 if priority == BACKFILL and self._pace.exclude_backfill:
                     continue
                 came += await self._read_lane(lane, priority, head)
         return came
+
+    def _has_room(self, lane: Lane) -> bool:
+        return not lane.surplus and len(lane.queue) < self._pace.queue_keys
 
     async def _read_lane(self, lane: Lane, priority: int, head: int) -> int:
         queue = lane.queue
@@ -274,11 +290,16 @@ class Worker:
             )
         )
         lane.worked = lane.worked or bool(entries)
-        for entry in entries:
+        for number, entry in enumerate(entries, 1):
             queue.add(priority, entry)
+            queue.read_up_to[priority] = entry.up_to
             if entry.control is not None:
                 lane.controls.append(((priority, entry.up_to), entry))
-        queue.read_up_to[priority] = entries[-1].up_to if len(entries) == _READ_ENTRIES else last
+            if number % _SEND_EVERY == 0:
+                self._send()
+                await asyncio.sleep(0)
+        if len(entries) < _READ_ENTRIES:
+            queue.read_up_to[priority] = last
         return len(entries) or last < head
 
     def _send(self) -> int:
@@ -299,15 +320,24 @@ class Worker:
             batch = lane.queue.take(self._pace.batch, backfill_share=self._pace.backfill_share)
             if batch:
                 sent += len(batch)
-                self._start(self._tasks, self._deliver(lane, batch))
+                task = self._start(self._tasks, self._deliver(lane, batch))
+                task.add_done_callback(self._send_more)
                 lanes.append(lane)
         return sent
 
+    def _send_more(self, _ended: asyncio.Task[None]) -> None:
+        """Let the next batch take the place of one that ended, whatever else is under way."""
+        if self._sending:
+            self._send()
+
     @staticmethod
-    def _start(tasks: set[asyncio.Task[None]], work: Coroutine[None, None, None]) -> None:
+    def _start(
+        tasks: set[asyncio.Task[None]], work: Coroutine[None, None, None]
+    ) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+        return task
 
     async def _deliver(self, lane: Lane, batch: Sequence[Pending]) -> None:
         try:
@@ -331,7 +361,7 @@ class Worker:
             return
         self._trouble.reset()
         for pending in batch:
-            reason = failures.get(pending.id)
+            reason = failures.get(pending.id) if failures else None
             if reason is None:
                 lane.queue.done(pending)
             else:
@@ -432,6 +462,7 @@ class Worker:
         return await self._db.run(calls.version())
 
     async def _acknowledge(self) -> None:
+        self._ack_at = time.monotonic() + _ACK_EVERY
         for lane in list(self._lanes.values()):
             marks = [lane.queue.watermark(LIVE), lane.queue.watermark(BACKFILL)]
             moved = max(mark - acked for mark, acked in zip(marks, lane.acked, strict=True))
@@ -463,6 +494,7 @@ class Worker:
         )
 
     async def _finish(self, process: UUID) -> None:
+        self._sending = False
         for task in self._collecting:
             task.cancel()
         if tasks := self._tasks | self._collecting:
