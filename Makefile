@@ -12,7 +12,7 @@ ARGS :=
 DSN :=
 QUICK := not soak
 CALM := not soak and not crash
-OLD := $(CALM) and not spark
+OLD := $(CALM) and server and not spark
 ON_SERVERS := $(addprefix tests/,core log broker tube upgrade plans)
 JOBS := 2
 

@@ -15,14 +15,20 @@ pytest_plugins = [
 ]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start a JVM can be left out: ``-m "not spark"``; the first waits for its start.
+SERVERS = {"server", "own_server", "home"}
 
-    They come before all others: so they stay with one process, which needs one session for them,
-    and at the end there are short ones for every process.
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what speaks to a server, and what starts a JVM: its first test waits for the start.
+
+    Those with a JVM come before all others: so they stay with one process, which needs one session
+    for them, and at the end there are short ones for every process.
     """
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        used = set(getattr(item, "fixturenames", ()))
+        if used & SERVERS:
+            item.add_marker(pytest.mark.server)
+        if "spark" in used:
             item.add_marker(pytest.mark.spark)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(300))

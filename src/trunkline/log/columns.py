@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from trunkline.core.errors import Invalid
@@ -17,7 +18,7 @@ _ONE = (bytes, bytearray, memoryview, str, Outgoing)
 _READY = {bytes, type(None)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Columns:
     """Messages to append, column by column: lists, or arrays when ``arrow`` is set."""
 
@@ -33,14 +34,16 @@ class Columns:
             from trunkline.log import arrow
 
             return arrow.longest("value", self.values)
-        return max(map(len, filter(None, self.values)), default=0)
+        return max(self._lengths, default=0)
 
     @property
     def size(self) -> int:
         """The bytes of all values and keys of lists."""
-        return sum(map(len, filter(None, self.values))) + sum(
-            map(len, filter(None, self.keys or ()))
-        )
+        return sum(self._lengths) + sum(_lengths(self.keys or ()))
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        return _lengths(self.values)
 
     def key_list(self) -> Sequence[bytes | None]:
         """The keys as a list."""
@@ -157,6 +160,13 @@ def _list(name: str, column: Any) -> Sequence[Any]:
             hint="Pass one message, or a list of them; keys and headers are lists beside it.",
         )
     return column if isinstance(column, Sequence) else list(column)
+
+
+def _lengths(column: Sequence[bytes | None]) -> list[int]:
+    try:
+        return [*map(len, column)]  # type: ignore[arg-type]
+    except TypeError:  # there is a None in it, which few columns have
+        return [*map(len, filter(None, column))]
 
 
 def _unless_empty(column: list[Any]) -> list[Any] | None:

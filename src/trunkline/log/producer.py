@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 Text = bytes | str
 
+_COMPANY = 100  # messages: a batch that is larger waits for no more
 _ENTRY_BYTES = 800  # what Python needs to hold an entry, measured
 _MESSAGE_BYTES = 100  # ... and each of its messages
 
@@ -191,6 +192,8 @@ class Producer:
         for to, entry in entries:
             await self._enqueue(topic, to, entry)
         answers = [entry.answer for _, entry in entries]
+        if len(answers) == 1:
+            return [await answers[0]]
         results = await asyncio.gather(*answers, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
@@ -292,7 +295,7 @@ class Producer:
                             await lane.full.wait()
                     except TimeoutError:
                         pass
-                else:
+                elif lane.n < _COMPANY:
                     await asyncio.sleep(0)  # whoever is about to send comes along
                 entries = self._take(lane)
                 if not self._fills_a_batch(lane):
