@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 import socket
@@ -50,6 +51,7 @@ def main(words: Sequence[str] | None = None) -> None:
         migrate.install(dsn)
         if options.dsn is None and not options.quick:
             _warm_up(dsn)
+        gc.freeze()  # as `trunkline up` does
         result = cells.run(
             dsn,
             quick=options.quick,

@@ -194,6 +194,7 @@ def _work(session: Session, tube: str) -> None:
 
 async def _worker(invocation: Invocation, tube: str, *, once: bool) -> None:
     import asyncio
+    import gc
     import signal
 
     from trunkline.core import telemetry
@@ -210,6 +211,7 @@ async def _worker(invocation: Invocation, tube: str, *, once: bool) -> None:
                 f"tube {tube} has no downstream.", hint=f"Set one: trunkline tube downstream {tube}"
             )
         works = platform.tube.worker_for(rows[0])
+        gc.freeze()  # what is loaded stays: the collector need not look at it again
         if once:
             await platform.db.run(calls.tick())
             say(f"Delivered {await works.run_once()} keys.")

@@ -1,5 +1,6 @@
 """``trunkline up``: everything that runs in the background, in the foreground."""
 
+import gc
 import signal
 from types import FrameType
 from typing import Annotated
@@ -46,5 +47,6 @@ async def _run(invocation: Invocation, *, install: bool) -> None:
         typer.echo(telemetry.redact(platform.dsn))
         logger = telemetry.get_logger("trunkline.up")
         logger.info("running", dsn=platform.dsn, services=names)
+        gc.freeze()  # what is loaded stays: the collector need not look at it again
         await Supervisor(services).run(stop)
         logger.info("stopped")

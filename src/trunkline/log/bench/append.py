@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from trunkline.log import calls
 from trunkline.log.batches import Codec, pack
@@ -31,6 +33,9 @@ async def append(lab: Lab) -> AsyncGenerator[Row]:
         f"{one}, bare": Contender(_bare(lab, small, Codec.NONE), Target(at_least=3)),
         f"{one}, bare, zstd": Contender(_bare(lab, small, Codec.ZSTD)),
         f"{one}, keys, idempotent": Contender(
+            _idempotent(lab, small, make_keys(500)), Target(at_least=2.3)
+        ),
+        f"{one}, keys, log.append": Contender(
             _producer(lab, small, make_keys(500)), Target(at_least=2.3)
         ),
     }
@@ -69,8 +74,21 @@ def _bare(lab: Lab, messages: list[bytes], codec: Codec) -> Side:
     return calling(work)
 
 
+def _idempotent(lab: Lab, messages: list[bytes], keys: list[bytes]) -> Side:
+    """The same with keys, and with a producer's id and number: a repeat is stored once."""
+    topic, producer, numbers = lab.create("idempotent"), uuid4(), count(1)
+
+    async def work() -> int:
+        batch = pack(messages, keys=keys)
+        number = next(numbers)
+        lab.db.run(calls.append_batch(topic, 0, batch, producer_id=producer, producer_seq=number))
+        return len(messages)
+
+    return calling(work)
+
+
 def _producer(lab: Lab, messages: list[bytes], keys: list[bytes] | None) -> Side:
-    """What `Log.append` does: a producer whose repeats are stored once."""
+    """What `Log.append` does in an event loop: lanes, wake-ups, counters."""
     topic = lab.create("keyed")
 
     async def work() -> int:
