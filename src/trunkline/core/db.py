@@ -32,6 +32,8 @@ T = TypeVar("T")
 
 APPLICATION_NAME = "trunkline"
 
+_LARGE_ANSWER = 8 << 20
+
 
 def connect_arguments(*, prepare: bool, connect_timeout: float) -> dict[str, Any]:
     """Keyword arguments that every connection of ours is opened with."""
@@ -126,6 +128,7 @@ class AsyncDb:
         with translated():
             async with self._opening:
                 if not self._opened:
+                    keep_freed_memory()
                     await self._pool.open()
                     self._opened = True
             while hung_up(connection := await self._lend()):
@@ -253,6 +256,7 @@ class Db:
         with translated():
             with self._opening:
                 if not self._opened:
+                    keep_freed_memory()
                     self._pool.open()
                     self._opened = True
             while hung_up(connection := self._pool.getconn()):
@@ -291,6 +295,16 @@ def execute(connection: psycopg.Connection[Any], call: Call[T]) -> T:
             cursor.adapters.register_loader("jsonb", TextLoader)
         cursor.execute(call.statement(), call.values())
         return call.shape(cursor.fetchall())
+
+
+def keep_freed_memory() -> None:
+    """Let the next large answer find its memory where the last one left it.
+
+    The allocator of glibc gives what is freed back to the system above a limit, twice the size of
+    the largest block that it has seen come and go. Answers are many blocks of less than that, and
+    to have their memory mapped anew each time costs as much as to receive them.
+    """
+    bytes(_LARGE_ANSWER)
 
 
 def hung_up(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
