@@ -240,6 +240,24 @@ def test_bad_input_is_refused_by_name_and_changes_nothing(
     assert "<NULL>" not in message
 
 
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        ("log_archives", {"topic": "missing"}),
+        ("log_archives", {"topic": "missing", "partition": 0}),
+        ("log_describe", {"topic": "missing"}),
+        ("log_ends", {"topics": ["missing"]}),
+    ],
+)
+def test_a_topic_is_missed_also_where_there_is_none_and_no_index_is_used(
+    session: Session, function: str, arguments: dict[str, Any]
+) -> None:
+    for way in ("indexscan", "indexonlyscan", "bitmapscan"):
+        session.execute(f"set enable_{way} = off")
+    with refused("TL404"):
+        call(session, function, **arguments)
+
+
 def test_fewer_partitions_are_refused(session: Session) -> None:
     create(session, "wide", partitions=3)
     with refused("TL422"):

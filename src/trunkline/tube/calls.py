@@ -335,8 +335,8 @@ def mirror(attachment: int, ids: Sequence[KeyId], *, documents: str) -> Call[Non
         "_tube_mirror",
         {
             "attachment": attachment,
-            "keys": _array(key for _, _, key in ids),
-            "shards": _array(str(shard) for _, shard, _ in ids),
+            "keys": _array([key for _, _, key in ids]),
+            "shards": f"{{{','.join([str(shard) for _, shard, _ in ids])}}}",
             "documents": documents,
         },
         nothing,
