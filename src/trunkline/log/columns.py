@@ -36,7 +36,7 @@ class Columns:
             return arrow.longest("value", self.values)
         return max(self._lengths, default=0)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The bytes of all values and keys of lists."""
         return sum(self._lengths) + sum(_lengths(self.keys or ()))
