@@ -290,7 +290,10 @@ async def test_truncate_empties_the_downstream(tl: Platform) -> None:
     assert await waiting(tl) == 0
 
 
-async def test_two_workers_share_the_lanes_and_never_one_of_them(tl: Platform) -> None:
+async def test_two_workers_share_the_lanes_and_never_one_of_them(
+    tl: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.tube.worker._REJOIN_EVERY", 0.05)
     await tl.tube.ensure("items", lanes=4)
     await tl.tube.attach("items", "item", shard="id % 4")
     shelf = Shelf()
