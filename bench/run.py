@@ -22,7 +22,7 @@ from rich.console import Console
 from bench.picture import draw
 from trunkline.core import migrate
 from trunkline.core.embedded import SUPERUSER, Server
-from trunkline.log.bench.report import table
+from trunkline.log.bench.report import curves, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,6 +61,8 @@ def main(words: Sequence[str] | None = None) -> None:
             progress=talk.print,
         )
     Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table(result))
+    for curve in curves(result):
+        print(curve)
     if not result["durable"]:
         talk.print("fsync or synchronous_commit is off: these figures mean nothing.")
     if options.json:

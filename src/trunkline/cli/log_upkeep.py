@@ -102,9 +102,11 @@ def measure(invocation: Invocation, run: Callable[..., dict[str, Any]], **given:
     if not figures["durable"]:
         say("fsync or synchronous_commit is off: these figures mean nothing.")
     if invocation.format is Format.TABLE:
-        from trunkline.log.bench.report import table
+        from trunkline.log.bench.report import curves, table
 
         output.console().print(table(figures))
+        for curve in curves(figures):
+            output.console().print(curve)
     elif invocation.format is Format.JSON:
         invocation.print_one(figures)
     else:

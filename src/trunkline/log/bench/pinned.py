@@ -86,7 +86,7 @@ def _row(case: str, times: list[float], drift: float, target: Target | None) -> 
         baseline=_figures(first),
         note="the baseline here is the same call at the start;"
         f" a call without history took {drift:.2f} x",
-        details={"p50_ms": _curve(times)},
+        details={"curve_ms": _curve(times)},
     )
 
 

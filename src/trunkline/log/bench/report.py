@@ -37,6 +37,15 @@ def table(result: Mapping[str, Any]) -> Table:
     return found
 
 
+def curves(result: Mapping[str, Any]) -> list[str]:
+    """How the p50 of a call went, in milliseconds, for those cells that watch it."""
+    return [
+        f"{row['cell']}: {row['case']}\n  " + " ".join(f"{point:g}" for point in curve)
+        for row in result["cells"]
+        if (curve := row["details"].get("curve_ms"))
+    ]
+
+
 def _title(result: Mapping[str, Any]) -> str:
     settings = ", ".join(f"{name} {value}" for name, value in result["settings"].items())
     return (
