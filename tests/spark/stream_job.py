@@ -146,7 +146,7 @@ def main(told: dict[str, Any]) -> None:
 
     dsn, folder, trapped = told["dsn"], told["folder"], told["traps"]
     os.environ["SPARK_LOCAL_DIRS"] = folder
-    spark = session("killed", master="local[4]", **told["conf"])
+    spark = session("killed", master="local[6]", **told["conf"])  # some tasks stay where they are
     traps = {name: Trap(folder, name, *where) for name, where in trapped.items()}
     set_traps(spark, traps)
     Lanes.acknowledge_each = lambda self, *_a, **_b: traps[self._tube].at("acknowledge")  # type: ignore[method-assign]

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING
+
+from trunkline.core.embedded import Server
+from trunkline.core.settings import PLACES
+from trunkline.spark.connection import end_unused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
 
 THREADS = """
 import os
@@ -18,3 +28,32 @@ def test_what_workers_are_forked_from_has_one_thread() -> None:
         [sys.executable, "-c", THREADS], capture_output=True, text=True, check=True
     )
     assert done.stdout == "1\n"
+
+
+WORKER = """
+import os, signal
+from trunkline.spark.connection import locate
+print(locate(None), flush=True)
+input()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_server_that_a_killed_worker_used_ends_with_its_last_user(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("TRUNKLINE_DSN", "DATABASE_URL", *PLACES):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TRUNKLINE_HOME", str(home))
+    server = Server(home)
+    with subprocess.Popen(
+        [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as worker:
+        assert worker.stdout is not None
+        assert b"postgresql://" in worker.stdout.readline()
+        assert end_unused()
+        worker.communicate(b"\n")
+    assert server.running
+    assert not end_unused()
+    assert not server.running
