@@ -57,8 +57,8 @@ async def test_a_call_that_comes_alone_is_made_as_it_is(db: AsyncDb) -> None:
 
 async def test_a_great_crowd_is_served_in_parts(db: AsyncDb) -> None:
     crowd = Crowd(db)
-    assert len(await crowd.ask(600)) == 600
-    assert crowd.sizes == [250, 250, 100]
+    assert len(await crowd.ask(1_100)) == 1_100
+    assert crowd.sizes == [500, 500, 100]
 
 
 async def test_when_the_common_call_fails_each_is_made_alone(db: AsyncDb) -> None:

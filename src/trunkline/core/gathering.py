@@ -29,7 +29,7 @@ T = TypeVar("T")
 ALONE: Final = object()
 """Instead of an answer: this one has to be asked alone, where it waits for itself or is refused."""
 
-_MOST_AT_ONCE = 250
+_MOST_AT_ONCE = 500
 
 logger = telemetry.get_logger(__name__)
 
@@ -75,7 +75,8 @@ class GatheringDb(SparingDb):
     async def _ask(self, kind: str) -> None:
         try:
             while kind in self._waiting:
-                await asyncio.sleep(self.pause)
+                full = len(self._waiting[kind]) >= _MOST_AT_ONCE
+                await asyncio.sleep(0 if full else self.pause)
                 waiting = self._waiting.pop(kind)
                 if more := waiting[_MOST_AT_ONCE:]:
                     self._waiting[kind] = more

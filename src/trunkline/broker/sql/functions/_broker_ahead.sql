@@ -28,7 +28,7 @@ begin
          group by a.place, a.most, a.first, a.at_position) w
        where w.rank <= w.most),
     seen as (
-      select a.place, case when count(w.place) < a.most then a.number end as number
+      select a.place, case when count(w.place) < a.most then a.number end as number, coalesce(max(w.number), 0) as given
         from (select h.place, h.most, max(h.number) as number from ahead h group by h.place, h.most) a
         left join wanted w on w.place = a.place group by a.place, a.most, a.number)
     select w.place::int, w.number, w.at_position, e.event_id, e.topic, e.key, e.payload, e.metadata, e.at, w.subscriptions,
@@ -37,7 +37,6 @@ begin
       from wanted w join asked l on l.place = w.place
       left join trunkline._event_rows(array(select x.at_position from wanted x)) e on e.event_position = w.at_position
     union all
-    select s.place::int, s.number, null, null, null, null, null, null, null, null, null from seen s
-     where s.number > coalesce((select max(w.number) from wanted w where w.place = s.place), 0)
+    select s.place::int, s.number, null, null, null, null, null, null, null, null, null from seen s where s.number > s.given
      order by 1, 2;
 end $$;

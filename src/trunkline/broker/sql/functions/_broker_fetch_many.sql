@@ -7,10 +7,12 @@ declare
   places int[];
   readers trunkline.broker_handler[];
 begin
-  select array_agg(a.place), array_agg(h) into places, readers
+  -- offset 0: each is looked up by its key, whatever the planner knows of the tables
+  select array_agg(a.place), array_agg(h.reader) into places, readers
     from unnest(group_names, handlers, lanes, after) with ordinality a (group_name, handler, lane, after, place)
-    join trunkline.broker_group g on g.group_name = a.group_name and a.after >= g.trimmed_to and a.lane between 0 and g.lanes - 1
-    join trunkline.broker_handler h on h.group_id = g.group_id and h.handler = a.handler;
+    cross join lateral (select g.* from trunkline.broker_group g where g.group_name = a.group_name offset 0) g
+    cross join lateral (select h as reader from trunkline.broker_handler h where h.group_id = g.group_id and h.handler = a.handler offset 0) h
+   where a.after >= g.trimmed_to and a.lane between 0 and g.lanes - 1;
   return query
     select places[f.place], f.up_to, f.event_position, f.event_id, f.topic, f.key, f.payload, f.metadata, f.at, f.subscriptions, f.blocked
       from trunkline._broker_ahead(readers, array(select lanes[p] from unnest(places) p), array(select after[p] from unnest(places) p), array(select most[p] from unnest(places) p)) f

@@ -1,5 +1,5 @@
-/* The name under which a lane of a handler is owned, and of its cursor. */
+/* The name under which a lane of a handler is owned, and of its cursor.  An expression: part of whoever asks. */
 create or replace function trunkline._broker_resource(group_id int, handler text, lane int)
 returns text language sql immutable as $$
-  select format('broker:%s:%s:%s', group_id, lane, handler);
+  select 'broker:' || group_id::text || ':' || lane::text || ':' || handler;
 $$;
