@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 class Delivery(Protocol):
     """Brings a batch downstream; the keys that were refused, with the reason."""
 
+    @property
+    def stretch(self) -> int:
+        """How many times as large as others its batches may well be."""
+        ...
+
     async def __call__(self, batch: Sequence[Pending]) -> Mapping[KeyId, str]: ...
 
 
@@ -41,6 +46,8 @@ def delivery_of(db: AsyncDb, enricher: Enricher, downstream: Downstream) -> Deli
 
 class Carried:
     """Version, enrichment, write: each a call of its own."""
+
+    stretch = 1
 
     def __init__(self, db: AsyncDb, enricher: Enricher, downstream: Downstream):
         self._db = db
@@ -78,7 +85,9 @@ class Carried:
 
 class Mirrored:
     """One statement for the keys of an attachment; what it refuses is carried, to find who is at
-    fault."""
+    fault. Only keys travel, so a statement is given many."""
+
+    stretch = 4
 
     def __init__(self, mirror: Mirror, carried: Carried):
         self._mirror = mirror

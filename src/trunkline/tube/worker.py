@@ -52,7 +52,8 @@ _TROUBLE = (Unavailable, OSError, TimeoutError)
 class Pace:
     """How a worker goes about it.
 
-    Memory is bounded per lane by ``queue_keys`` plus what one read brings (200 entries).
+    ``batch`` keys go out together, four times as many where rows and documents are in one
+    database. Memory is bounded per lane by ``queue_keys`` plus what one read brings (200 entries).
     """
 
     batch: int = 1_000
@@ -312,12 +313,13 @@ class Worker:
             self._control(lane)
         for lane in self._lanes.values():
             lane.queue.wake(now)
+        most = self._pace.batch * self._bring.stretch
         lanes = deque(self._lanes.values())
         lanes.rotate(-self._turn)  # no lane is first for ever
         self._turn += 1
         while lanes and len(self._tasks) < self._pace.parallelism:
             lane = lanes.popleft()
-            batch = lane.queue.take(self._pace.batch, backfill_share=self._pace.backfill_share)
+            batch = lane.queue.take(most, backfill_share=self._pace.backfill_share)
             if batch:
                 sent += len(batch)
                 task = self._start(self._tasks, self._deliver(lane, batch))

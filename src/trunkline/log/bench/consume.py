@@ -6,7 +6,6 @@ before the clock starts, on both sides.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -36,17 +35,11 @@ async def consume(lab: Lab) -> AsyncGenerator[Row]:
     def ours(mode: str, take: Callable[[Batch], Any]) -> Side:
         return _ours(lab, topic, backlog, mode, take)
 
-    def arrow(batch: Batch) -> Any:
-        return batch.to_arrow()
-
     ranges, enough = f"100 B, ranges of {_RANGE}", Target(at_least=5)
     contenders = {
         f"{ranges}, assigned, values": Contender(ours("assigned", lambda b: b.values), enough),
         f"{ranges}, shared, values": Contender(ours("shared", lambda b: b.values), enough),
-        f"{ranges}, assigned, Arrow": Contender(ours("assigned", arrow), enough),
-        f"{ranges}, assigned, Arrow, overlapped": Contender(
-            _overlapped(lab, topic, backlog, arrow), enough
-        ),
+        f"{ranges}, assigned, Arrow": Contender(ours("assigned", lambda b: b.to_arrow()), enough),
         f"{ranges}, assigned, messages": Contender(ours("assigned", lambda b: b.messages)),
     }
     found = await compare_all(lab, "consume", contenders, baseline=_baseline(lab, backlog))
@@ -74,28 +67,6 @@ def _ours(lab: Lab, topic: str, backlog: int, mode: str, take: Callable[[Batch],
                 assert batch is not None
                 n = len(take(batch))
                 await batch.commit()
-                return n
-
-            return await _all(backlog, work)
-
-    return side
-
-
-def _overlapped(lab: Lab, topic: str, backlog: int, take: Callable[[Batch], Any]) -> Side:
-    """A range is committed while the next is read, and done before that one is committed."""
-
-    async def side(_seconds: float) -> Slice:
-        async with lab.log.consume(topic, uuid4().hex, max_messages=_RANGE) as consumer:
-            commits: list[asyncio.Task[None]] = []
-
-            async def work() -> int:
-                batch = await consumer.poll()
-                assert batch is not None
-                n = len(take(batch))
-                await asyncio.gather(*commits)
-                commits[:] = [asyncio.create_task(batch.commit())]
-                if batch.last_offset == backlog:
-                    await commits[0]
                 return n
 
             return await _all(backlog, work)
