@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 
     from tests.fixtures.asking import Session
 
+RUN_AS_MATCHER = (
+    "_condition_run(text, trunkline.broker_match_event[])",
+    "_condition_parse(text)",
+)
+"""The functions that belong to the role of conditions."""
+
 
 class Found(NamedTuple):
     """What `broker_events` answers."""
@@ -45,6 +51,7 @@ begin
   update trunkline.config set value = default_value where value <> default_value;
   update trunkline.ring set current = 0, rotated_at = clock_timestamp(), held_since = null,
     held_by = null;
+  perform setval('trunkline.event_slot', 0);
   update trunkline.ring_slot
      set left_at = null, free_since = null, snapshot = null, xid_space = null, up_to = null
    where coalesce(left_at, free_since) is not null or snapshot is not null;

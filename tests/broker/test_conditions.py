@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from tests.broker.steps import RUN_AS_MATCHER
 from tests.fixtures.asking import ask, column, refused
 from tests.fixtures.postgres import new_database
 
@@ -203,7 +204,7 @@ def test_the_role_of_conditions_can_neither_log_in_nor_be_borrowed(session: Sess
         " where rolname = 'trunkline_matcher'"
     ).fetchone()
     assert row == (False, False, False, False)
-    for function in ("_condition_run(text)", "_condition_parse(text)"):
+    for function in RUN_AS_MATCHER:
         for role in ("public", "trunkline_reader", "trunkline_admin"):
             assert not ask(
                 session,

@@ -133,3 +133,19 @@ async def test_the_sequencer_releases_on_time_and_numbers_what_is_there(
     await db.close()
     assert [event.payload for event in events(session)] == ["now", "due"]
     assert timedelta(0) <= now - at < timedelta(seconds=2)
+
+
+async def test_the_sequencer_numbers_at_once_what_is_little_and_less_often_what_is_much(
+    clean_dsn: str, session: Session
+) -> None:
+    db = AsyncDb(clean_dsn)
+    service = BrokerSequencer(db)
+    pauses = []
+    for number in (1, 10, 1_000):
+        session.execute(
+            "select trunkline.broker_publish('a', '1') from generate_series(1, %s)", [number]
+        )
+        assert await service.run_once() == number
+        pauses.append(service.pause)
+    await db.close()
+    assert 0 < pauses[0] < pauses[1] < pauses[2] < 0.05

@@ -117,6 +117,19 @@ async def test_conditions_that_take_long_only_together_are_all_served(
     assert [len(read(session, group)) for group in groups] == [1] * len(groups)
 
 
+async def test_after_few_events_the_matcher_waits_for_a_tick_and_after_many_it_goes_on(
+    session: Session, matcher: BrokerMatcher
+) -> None:
+    subscribe(session)
+    for number, waits in ((1, True), (1_000, False), (2, True)):
+        session.execute(
+            "select trunkline.broker_publish('order', '1') from generate_series(1, %s)", [number]
+        )
+        tick(session)
+        assert await matcher.run_once() == number
+        assert (matcher.pause > 0) is waits
+
+
 async def test_a_tick_wakes_the_matcher(session: Session, matcher: BrokerMatcher) -> None:
     matcher.interval = 60
     subscribe(session)

@@ -214,6 +214,40 @@ def test_a_round_that_is_rolled_back_is_done_again(session: Session, other: Sess
     assert received(session) == ["once"]
 
 
+def test_the_ring_of_deliveries_turns_between_two_rounds_and_not_during_one(
+    session: Session, other: Session
+) -> None:
+    turn = "select trunkline._ring_rotate('delivery', clock_timestamp() + '1 hour')"
+    call(session, "config_set", name="maintain.lock_timeout", value="1 millisecond")
+    subscribe(session)
+    publish(session, "order", 1)
+    match(session)
+    publish(session, "order", 2)
+    tick(session)
+    assert call(other, "broker_match")[0][0] == 1
+    assert not ask(session, turn)
+    other.commit()
+    assert ask(session, turn)
+    assert received(session) == [1, 2]
+
+
+@pytest.mark.parametrize("condition", [None, "e.topic = 'order'", {"topic": "order"}])
+def test_events_are_matched_alike_whether_few_or_many_small_or_large(
+    session: Session, condition: str | dict[str, str] | None
+) -> None:
+    wanted = subscribe(session, condition=condition)
+    for number, size in ((3, 1), (3, 10_000), (600, 1), (1, 1)):
+        call(
+            session,
+            "broker_publish_many",
+            topics=["order"] * number,
+            payloads=[f'"{"x" * size}"'] * number,
+            subscriptions=[*[None] * (number - 1), wanted],
+        )
+        assert match(session) == number
+    assert [len(one.payload) for one in read(session)] == [1] * 3 + [10_000] * 3 + [1] * 601
+
+
 def test_matching_is_refused_in_a_snapshot_of_its_own(session: Session) -> None:
     session.execute("begin isolation level repeatable read")
     with refused("TL400"):

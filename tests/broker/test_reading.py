@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 KEYS = [f"k{number}" for number in range(40)]
 
+LANE = "select (hashtextextended(%s, 0) & 63) * 2 / 64"
+
 
 def fill(session: Session, rounds: int = 3) -> None:
     for number in range(rounds):
@@ -201,6 +203,46 @@ def test_a_fetch_in_small_parts_gives_every_event_once(session: Session, most: i
                 seen.append(row[2])
 
     assert sorted(seen) == list(range(1, 3 * len(KEYS) + 1))
+
+
+def turn(session: Session) -> None:
+    """Let the rings that deliveries go through move on, once each."""
+    for ring in ("event", "tick", "delivery"):
+        turned = "select trunkline._ring_rotate(ring, rotated_at + '1 hour') from trunkline.ring"
+        assert ask(session, f"{turned} where ring = %s", [ring])
+
+
+def test_what_is_in_several_slots_is_fetched_by_those_behind_and_those_who_keep_up(
+    session: Session,
+) -> None:
+    call(session, "broker_group", group_name="billing", lanes=2)
+    subscribe(session, handler="orders")
+    keys = [next(key for key in KEYS if ask(session, LANE, [key]) == lane) for lane in (0, 1)]
+
+    def fetched(after: list[int]) -> list[tuple[int, int]]:
+        rows = call(
+            session,
+            "broker_fetch",
+            group_name="billing",
+            handler="orders",
+            lanes=[0, 1],
+            after=after,
+            max_events=100,
+        )
+        return [(row[0], row[6]) for row in rows if row[3] is not None]
+
+    for number, lane in enumerate((0, 1, 0, 0)):
+        publish(session, "order", number, key=keys[lane])
+        match(session)
+        turn(session)
+    publish(session, "order", 4, key=keys[0])
+    match(session)
+
+    assert fetched([0, 0]) == [(0, 0), (0, 2), (0, 3), (0, 4), (1, 1)]
+    assert fetched([3, 0]) == [(0, 3), (0, 4), (1, 1)]
+    assert fetched([4, 0]) == [(0, 4), (1, 1)]
+    assert fetched([4, 2]) == [(0, 4)]
+    assert fetched([5, 2]) == []
 
 
 def test_a_read_finds_what_lies_behind_a_thousand_deliveries_of_others(session: Session) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import pytest
-from tests.broker.steps import head, publish, tick
+from tests.broker.steps import RUN_AS_MATCHER, head, publish, tick
 from tests.fixtures.asking import Session, ask, call, column, refused, writing_nothing
 
 if TYPE_CHECKING:
@@ -606,7 +606,7 @@ def test_a_handler_is_made_with_its_subscription(session: Session) -> None:
 
 def test_without_the_role_of_conditions_only_the_json_form_is_accepted(session: Session) -> None:
     with session.transaction(force_rollback=True):
-        for function in ("_condition_run(text)", "_condition_parse(text)"):
+        for function in RUN_AS_MATCHER:
             session.execute(f"alter function trunkline.{function} owner to current_user")
         with refused("TL422") as caught, session.transaction():
             subscribe(session)
@@ -625,7 +625,7 @@ def test_a_condition_in_sql_never_runs_as_anybody_else(session: Session) -> None
     plain = subscribe(session, condition={"topic": "a"})
     publish(session, "a")
     owner = ask(session, "select current_user")
-    session.execute(f"alter function trunkline._condition_run(text) owner to {owner}")
+    session.execute(f"alter function trunkline.{RUN_AS_MATCHER[0]} owner to {owner}")
     try:
         match(session)
     finally:

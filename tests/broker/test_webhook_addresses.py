@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import httpcore
 import pytest
 from tests.broker.receiving import receiving, sending
-from tests.fixtures.asking import ask
+from tests.fixtures.asking import ask, call
 
 from trunkline.broker.addresses import Forbidden, GuardedBackend, is_public
 from trunkline.testing import eventually
@@ -135,6 +135,7 @@ async def test_a_webhook_to_a_private_address_is_refused_unless_that_is_allowed(
         assert receiver.requests == []
         ask(session, "select trunkline.config_set('broker.webhook_private', 'true')")
         webhooks.wake.set()
+        await eventually(lambda: len(call(session, "broker_dead_list")) == 1)
         await tl.broker.dead_retry(group_name="g", handler="webhook:1")
         await eventually(lambda: len(receiver.requests) == 1)
 

@@ -304,6 +304,16 @@ async def test_a_transaction_of_the_pool_commits_at_its_end_or_not_at_all(
 # Lost connections
 
 
+async def test_two_calls_in_one_message_are_one_transaction(dsn: str) -> None:
+    db = AsyncDb(dsn)
+    first = await db.run_after(set_ttl("41 seconds"), GET)
+    assert "41" in first
+    with pytest.raises(errors.NotFound):
+        await db.run_after(set_ttl("42 seconds"), raising("TL404"))
+    assert await db.run(GET) == first
+    await db.close()
+
+
 async def test_backends_that_died_under_the_pool_are_replaced_unseen(
     dsn: str, session: Session, make: Callable[..., Twin]
 ) -> None:

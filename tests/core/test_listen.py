@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -9,7 +10,7 @@ import pytest
 
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import Invalid
-from trunkline.core.listen import Listener, Notifier, Subscription
+from trunkline.core.listen import Listener, Notifier, Subscription, Waker
 from trunkline.testing import eventually
 
 if TYPE_CHECKING:
@@ -189,6 +190,20 @@ async def test_a_listener_that_never_listened_can_be_closed(server_of: Server) -
     await Notifier(server_of.connect).close()
 
     assert server_of.opened == []
+
+
+async def test_a_waker_with_a_pace_wakes_no_faster(server_of: Server, listener: Listener) -> None:
+    woken = asyncio.Event()
+    waker = Waker(listener, "a", woken, pace=3600)
+    waker.start()
+    await asyncio.wait_for(woken.wait(), SOON)  # listening has begun
+    woken.clear()
+    async with listener.subscribe("b") as other:
+        await server_of.notify("a")
+        await server_of.notify("b")
+        assert await other.wait(SOON)
+    assert not woken.is_set()
+    await waker.close()
 
 
 async def test_the_notifier_wakes_a_listener(listener: Listener, notifier: Notifier) -> None:

@@ -174,6 +174,28 @@ def test_two_who_turn_at_once_turn_once(demo: Session, other: Session, ring: Rin
     assert ring.current == 1
 
 
+def test_the_ring_of_ticks_turns_between_two_ticks_and_not_during_one(
+    demo: Session, other: Session
+) -> None:
+    """So the ticks of the current slot are the latest, and nobody need look for them elsewhere."""
+    ticks = Ring(demo, "tick")
+    demo.execute("select trunkline.config_set('maintain.lock_timeout', '1 millisecond')")
+    write(demo, "a")
+    assert tick(demo) == 1
+    write(demo, "b")
+    assert tick(other) == 1
+    assert not ticks.rotate()
+    assert ticks.current == 0
+    other.commit()
+    assert ticks.rotate()
+    assert ask(demo, "show lock_timeout") == "0"
+    assert tick(demo) == 0
+    write(demo, "c")
+    assert tick(demo) == 1
+    assert ticks.rows() == {0: 2, 1: 1}
+    assert payloads(demo) == ["a", "b", "c"]
+
+
 def test_many_who_turn_and_write_at_once_lose_nothing(dsn: str, demo: Session) -> None:
     demo.execute("select trunkline.config_set('ring.demo.rotate_every', '1 millisecond')")
     needs(demo, 1)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 UNCOMMITTED = 100
 """Events that may be handled before their position is committed: so many may come again."""
-_COMMIT_AFTER = 0.1  # seconds
+_COMMIT_AFTER = 0.2  # seconds
 
 
 @dataclass(slots=True, eq=False)

@@ -31,6 +31,8 @@ T = TypeVar("T")
 _TIME_IS_UP = "57014"
 _FEW = 100  # events over which a condition may take broker.condition_timeout
 
+_PAUSE = 0.02  # seconds; a tick ends it
+_MANY = 1_000  # events: after so many there may be more
 _CATCH_UP_EVERY = 0.1  # seconds, while there is something to match: that goes first
 
 logger = telemetry.get_logger(__name__)
@@ -41,6 +43,7 @@ class BrokerMatcher(Service):
 
     name = "broker-matcher"
     interval = 0.5
+    pause = _PAUSE
 
     def __init__(self, db: AsyncDb, listener: Listener):
         self._db = db
@@ -60,10 +63,14 @@ class BrokerMatcher(Service):
             return await self._slower()
         if self._most is not None:  # it went well: take more, until there is no limit any more
             self._most = None if self._most > _FEW * 100 else self._most * 2
+        self.pause = 0.0 if matched >= _MANY else _PAUSE
         if matched and time.monotonic() - self._caught_up_at < _CATCH_UP_EVERY:
             return matched
         self._caught_up_at = time.monotonic()
-        return matched + await self._catch_up()
+        caught_up = await self._catch_up()
+        if caught_up:
+            self.pause = 0.0
+        return matched + caught_up
 
     async def close(self) -> None:
         await self._waker.close()
@@ -105,9 +112,7 @@ class BrokerMatcher(Service):
     async def _within_limit(self, call: Call[T]) -> T:
         """Run a call; `TimeoutError` when the server ended it for the time it took."""
         try:
-            async with self._db.transaction() as connection:
-                await self._db.run(calls.limit(), on=connection)
-                return await self._db.run(call, on=connection)
+            return await self._db.run_after(calls.limit(), call)
         except DatabaseError as error:
             if error.sqlstate == _TIME_IS_UP:
                 raise TimeoutError from error

@@ -12,7 +12,9 @@ from trunkline.core.service import Service
 if TYPE_CHECKING:
     from trunkline.core.db import AsyncDb
 
-_RELEASE_EVERY = 0.02  # seconds: so late an event may be that waited for its time
+_RELEASE_EVERY = 0.05  # seconds: so late an event may be that waited for its time
+_SHORTEST, _LONGEST = 0.002, 0.025  # seconds between two ticks while events come
+_PER_EVENT = 0.0005  # seconds: when very many come, fewer ticks leave more to publishers
 
 
 class BrokerSequencer(Service):
@@ -20,7 +22,7 @@ class BrokerSequencer(Service):
 
     name = "broker-sequencer"
     interval = 0.03
-    pause = 0.003  # a tick takes all there is: many small ones would only cost more
+    pause = _SHORTEST
 
     def __init__(self, db: AsyncDb):
         self._db = db
@@ -34,4 +36,6 @@ class BrokerSequencer(Service):
         if time.monotonic() - self._released_at >= _RELEASE_EVERY:
             self._released_at = time.monotonic()
             released = await self._db.run(calls.release())
-        return released + await self._db.run(calls.tick())
+        numbered = await self._db.run(calls.tick())
+        self.pause = min(max(_SHORTEST, numbered * _PER_EVENT), _LONGEST)
+        return released + numbered

@@ -122,6 +122,17 @@ class AsyncDb:
                     raise
             await asyncio.sleep(waits.next())
 
+    async def run_after(self, first: Call[Any], call: Call[T]) -> T:
+        """Run two calls in one transaction and one message; the answer of the second."""
+        async with self.connection() as connection:
+            with translated():
+                cursor = psycopg.AsyncClientCursor(connection, row_factory=dict_row)
+                await cursor.execute(
+                    first.statement() + b"; " + call.statement(), first.values() + call.values()
+                )
+                cursor.nextset()
+                return call.shape(await cursor.fetchall())
+
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         """Lend a connection in autocommit mode; what runs on it raises the driver's errors."""

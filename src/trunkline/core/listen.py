@@ -163,12 +163,16 @@ class Listener:
 
 
 class Waker:
-    """Sets an event whenever a key with a prefix is heard, from `start` to `close`."""
+    """Sets an event whenever a key with a prefix is heard, from `start` to `close`.
 
-    def __init__(self, listener: Listener, prefix: str, woken: asyncio.Event):
+    With ``pace``, at most once in so many seconds.
+    """
+
+    def __init__(self, listener: Listener, prefix: str, woken: asyncio.Event, *, pace: float = 0.0):
         self._listener = listener
         self._prefix = prefix
         self._woken = woken
+        self._pace = pace
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -186,6 +190,7 @@ class Waker:
             while True:
                 if await heard.wait(60):
                     self._woken.set()
+                    await asyncio.sleep(self._pace)
 
 
 class Notifier:

@@ -27,9 +27,9 @@ create table trunkline.event (
   metadata jsonb,
   subscription bigint,
   at timestamptz not null default clock_timestamp(),
-  event_id bigint,
-  constraint event_pkey primary key (xid, seq, slot)
+  event_id bigint
 ) partition by list (slot);
+create index event_place on trunkline.event (xid, seq);  -- unique as seq is: to check that would only cost
 comment on table trunkline.event is 'Events. Publish with broker_publish(), or insert (topic, payload, key, metadata).';
 comment on column trunkline.event.subscription is 'Deliver to this subscription alone, whatever its condition.';
 comment on column trunkline.event.event_id is 'The id of an event that waited for its time; NULL: seq is the id.';

@@ -7,8 +7,11 @@ create domain trunkline.event_key as text constraint event_key_check
   check (value is null or octet_length(value) <= 1000 or trunkline._event_refuse('-', value, null));
 create domain trunkline.event_metadata as jsonb constraint event_metadata_check
   check (value is null or jsonb_typeof(value) = 'object' or trunkline._event_refuse('-', null, value));
+-- the current slot once more, where a default can read it without a query: _ring_rotate() keeps it
+create sequence trunkline.event_slot minvalue 0;
+select setval('trunkline.event_slot', 0);
 alter table trunkline.event
-  alter slot set default trunkline._event_slot(),
+  alter slot set default pg_sequence_last_value('trunkline.event_slot')::int,
   alter xid_space set default trunkline._event_space(),
   alter xid set default pg_current_xact_id(),
   alter seq set default nextval('trunkline.event_seq'),

@@ -1,9 +1,20 @@
 /* What lies ahead of readers in lanes, each after a delivery, at most so many events of each: broker_fetch() says what the rows
-   are.  place is that of the lane in the arrays.  Ticks and events are looked up for all of them together. */
+   are.  place is that of the lane in the arrays.  Ticks and events are looked up for all of them together.  Readers who keep up
+   find everything in the current slot of deliveries, whose deliveries are later than all others: see _delivery_still(). */
 create or replace function trunkline._broker_ahead(readers trunkline.broker_handler[], lanes int[], after bigint[], most int[])
 returns table (place int, up_to bigint, event_position bigint, event_id bigint, topic text, key text, payload jsonb, metadata jsonb, at timestamptz, subscriptions bigint[], blocked boolean)
 language plpgsql stable set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  from_slot int := trunkline._ring_current('delivery');
+  to_slot int := from_slot;
 begin
+  if exists (select from unnest(after) a where a < (select max(s.up_to) from trunkline.ring_slot s where s.ring = 'delivery'))
+     and exists (select from unnest(readers, lanes, after) l (group_id, handler, subscriptions, ordering, created_at, lane, after)
+                  where l.after < (select d.first + d.n - 1 from trunkline.delivery d
+                          where d.slot <> from_slot and d.group_id = l.group_id and d.lane = l.lane order by d.first desc limit 1)) then
+    from_slot := 0;
+    to_slot := 2147483647;
+  end if;
   return query
     with asked as materialized (
       select a.* from unnest(readers, lanes, after, most) with ordinality
@@ -14,8 +25,8 @@ begin
        cross join lateral (
          select f.*, greatest(l.after - f.first + 1, 0)::int as done from (
            select r.first, r.n, r.positions, r.subscriptions, sum(r.n) over (order by r.first) as up_to_here from trunkline.delivery r
-            where r.group_id = l.group_id and r.lane = l.lane and r.first + r.n - 1 > l.after
-              and r.first >= coalesce((select b.first from trunkline.delivery b where b.group_id = l.group_id and b.lane = l.lane and b.first <= l.after + 1
+            where r.slot between from_slot and to_slot and r.group_id = l.group_id and r.lane = l.lane and r.first + r.n - 1 > l.after
+              and r.first >= coalesce((select b.first from trunkline.delivery b where b.slot between from_slot and to_slot and b.group_id = l.group_id and b.lane = l.lane and b.first <= l.after + 1
                                         order by b.first desc limit 1), 0)
             order by r.first limit l.most) f
           where f.up_to_here - f.n <= case when l.subscriptions is null then l.most else greatest(l.most, 1000) end) d

@@ -19,7 +19,7 @@ begin
   end if;
   if not trunkline._condition_sandboxed() then
     grant create on schema trunkline to trunkline_matcher;
-    foreach signature in array array['_condition_run(text)', '_condition_parse(text)'] loop
+    foreach signature in array array['_condition_run(text, trunkline.broker_match_event[])', '_condition_parse(text)'] loop
       execute format('alter function trunkline.%s owner to trunkline_matcher', signature);
       execute format('grant execute on function trunkline.%s to %I', signature, maker);
     end loop;

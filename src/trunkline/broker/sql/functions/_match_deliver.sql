@@ -1,13 +1,14 @@
-/* Write what was found as deliveries, numbered from a number on, and wake the groups: broker:group:<id>:<lanes>.  The last number. */
-create or replace function trunkline._match_deliver(after bigint)
+/* Write what was found as deliveries, numbered from a number on, and wake the groups: broker:group:<id>:<lanes>.  The last number.
+   Places count the events from the position begin_at on; buckets has one for each place. */
+create or replace function trunkline._match_deliver(after bigint, begin_at bigint, buckets int[], places int[], subscriptions bigint[])
 returns bigint language plpgsql as $$
 declare
   last_number bigint;
   woken text[];
 begin
   with item as (
-    select g.group_id, b.lane_bucket * g.lanes / 64 as lane, b.event_position, f.subscription, b.place
-      from pg_temp.trunkline_found f join pg_temp.trunkline_batch b using (place)
+    select g.group_id, buckets[f.place] * g.lanes / 64 as lane, begin_at + f.place - 1 as event_position, f.subscription, f.place
+      from unnest(places, _match_deliver.subscriptions) f (place, subscription)
       join trunkline.broker_subscription s on s.subscription = f.subscription join trunkline.broker_group g using (group_id)),
   part as (
     select i.group_id, i.lane, (i.ordinal - 1) / 1000 as part, count(*)::int as n, min(i.event_position) as lowest,

@@ -4,6 +4,7 @@ create or replace function trunkline._match_history(late trunkline.broker_subscr
 returns bigint language plpgsql as $$
 declare
   condition trunkline.broker_condition;
+  found_ record;
   trouble text;
 begin
   if max_events < 1 or trunkline._match_take(late.caught_up_to + 1, max_events) is null then
@@ -11,8 +12,7 @@ begin
   end if;
   select c.* into strict condition from trunkline.broker_condition c where c.condition_id = late.condition_id;
   begin
-    insert into pg_temp.trunkline_found (place, subscription)
-    select r.place, r.subscription from trunkline._match_run(condition.kind, trunkline._match_statement(condition, late)) r;
+    select array_agg(r.place) as places, array_agg(r.subscription) as subscriptions into found_ from trunkline._match_run(condition.kind, trunkline._match_statement(condition, late)) r;
   exception when others then
     trouble := format('%s (%s)', sqlerrm, sqlstate);
   end;
@@ -20,5 +20,5 @@ begin
     perform trunkline._broker_quarantine(late.subscription, trouble, late.caught_up_to + trunkline._match_first_bad(condition, late), late.caught_up_to);
     return null;
   end if;
-  return trunkline._match_deliver(delivered);
+  return trunkline._match_deliver(delivered, late.caught_up_to + 1, trunkline._match_buckets(null), found_.places, found_.subscriptions);
 end $$;

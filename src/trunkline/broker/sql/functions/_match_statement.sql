@@ -2,15 +2,15 @@
    are found by the hash of what must be equal, where the condition has such a part: OFFSET 0 lets no statistics decide
    otherwise, and lets the condition see only the rows that are meant for it, so that it fails on no others.
    With one subscription given, for that alone, whether it is matched with the others or catches up; ranges leave only
-   some of the events and subscriptions. */
+   some of the events and subscriptions.  source: where the events at hand are. */
 create or replace function trunkline._match_statement(condition trunkline.broker_condition, alone trunkline.broker_subscription default null,
-  places int4range default '(,)', among int8range default '(,)')
+  places int4range default '(,)', among int8range default '(,)', source text default 'pg_temp.trunkline_batch')
 returns text language sql stable as $$
   select format($sql$
     select e.place, s.subscription
-      from (select * from pg_temp.trunkline_batch b where b.subscription is null and b.place <@ %L::int4range and b.event_position is distinct from %L offset 0) e
+      from (select * from %s b where b.subscription is null and b.place <@ %L::int4range and b.event_position is distinct from %L offset 0) e
       cross join lateral (%s offset 0) s
-     where case when e.event_position >= s.from_position then (%s) end $sql$, places, alone.error_position,
+     where case when e.event_position >= s.from_position then (%s) end $sql$, source, places, alone.error_position,
     case when alone.subscription is null
          then format('select * from trunkline.broker_subscription_live l where l.condition_id = %s and l.subscription <@ %L::int8range', condition.condition_id, among)
               || coalesce(' and l.key_hash = hash_record_extended(' || condition.event_key || ', 0)', '')

@@ -11,10 +11,13 @@ declare
   number bigint := (select k.cursor_id from trunkline.cursor_key k where k.resource = 'broker:matcher');
   most int := coalesce(max_events, trunkline._setting('broker.match_events')::int);
   latest trunkline.cursor := trunkline._cursor_latest(number);
+  head bigint := trunkline.broker_head();
+  batch trunkline.broker_match_event[];
+  found_ record;
   up_to bigint;
 begin
   perform trunkline._isolation_check('Matching');
-  if trunkline.broker_head() <= latest.up_to then
+  if head <= latest.up_to then
     return 0;
   end if;
   perform 1 from trunkline.cursor_key k where k.cursor_id = number for no key update skip locked;
@@ -22,19 +25,32 @@ begin
     return 0;
   end if;
   latest := trunkline._cursor_latest(number);
-  perform trunkline._match_prepare();
-  up_to := trunkline._match_take(latest.up_to + 1, most);
-  if up_to is null then
-    return 0;
+  if head - latest.up_to <= least(most, 500) then
+    batch := trunkline._match_few(latest.up_to + 1, least(most, 500));
   end if;
-  begin
-    perform trunkline._match_find();
-  exception when others then
-    perform trunkline._match_isolate(latest.up_to);
-    perform trunkline._match_find();
-  end;
-  perform trunkline._cursor_write(number, up_to,
-    jsonb_build_object('deliveries', trunkline._match_deliver((latest.state ->> 'deliveries')::bigint)));
+  if batch is not null then
+    up_to := latest.up_to + cardinality(batch);
+    begin
+      found_ := trunkline._match_find(batch);
+    exception when others then
+      batch := null;
+    end;
+  end if;
+  if batch is null then
+    perform trunkline._match_prepare();
+    up_to := trunkline._match_take(latest.up_to + 1, most);
+    if up_to is null then
+      return 0;
+    end if;
+    begin
+      found_ := trunkline._match_find(null);
+    exception when others then
+      perform trunkline._match_isolate(latest.up_to);
+      found_ := trunkline._match_find(null);
+    end;
+  end if;
+  perform trunkline._cursor_write(number, up_to, jsonb_build_object('deliveries', trunkline._match_deliver(
+    (latest.state ->> 'deliveries')::bigint, latest.up_to + 1, trunkline._match_buckets(batch), found_.places, found_.subscriptions)));
   return up_to - latest.up_to;
 end $$;
 comment on function trunkline.broker_match(int) is 'One round of matching: the next events become deliveries of the groups that want them.';

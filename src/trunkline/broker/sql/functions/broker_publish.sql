@@ -14,11 +14,9 @@ begin
   -- the usual case in one statement: each more would cost as much as the INSERT itself, which checks its values
   if payload is not null and pg_column_size(payload) <= 65536 and deliver_at is null and subscription is null then
     insert into trunkline.event (slot, xid_space, xid, seq, topic, key, payload, metadata)
-    select r.current, trunkline._event_space(), pg_current_xact_id(), nextval('trunkline.event_seq'),
+    select pg_sequence_last_value('trunkline.event_slot')::int, trunkline._event_space(), pg_current_xact_id(), nextval('trunkline.event_seq'),
            broker_publish.topic, broker_publish.key, broker_publish.payload, trunkline._event_traced(broker_publish.metadata)
-      from trunkline.ring r
-     where r.ring = 'event'
-       and not exists (select from trunkline.broker_topic t where t.topic = broker_publish.topic and t.key_order = 'locked')
+     where not exists (select from trunkline.broker_topic t where t.topic = broker_publish.topic and t.key_order = 'locked')
     returning seq into id;
     if found then
       return id;

@@ -14,6 +14,7 @@ declare
   watcher trunkline.broker_subscription;
   first_one bigint;
   bad_place int;
+  places int[];
   trouble text;
 begin
   if max_events is null or max_events not between 1 and 100000 then
@@ -42,7 +43,7 @@ begin
   watcher.params := wanted.effective;
   watcher.from_position := 0;
   begin
-    insert into pg_temp.trunkline_found (place, subscription) select r.place, 0 from trunkline._match_run((wanted.found_one).kind, trunkline._match_statement(wanted.found_one, watcher)) r;
+    places := array(select r.place from trunkline._match_run((wanted.found_one).kind, trunkline._match_statement(wanted.found_one, watcher)) r);
   exception when others then
     trouble := format('%s (%s)', sqlerrm, sqlstate);
   end;
@@ -52,9 +53,9 @@ begin
       jsonb_build_object('position', after + bad_place));
   end if;
   return query
-    select b.event_position, b.event_id, b.topic, b.key, b.payload, b.metadata, b.at from pg_temp.trunkline_found f join pg_temp.trunkline_batch b using (place)
+    select b.event_position, b.event_id, b.topic, b.key, b.payload, b.metadata, b.at from unnest(places) f (place) join pg_temp.trunkline_batch b using (place)
     union all
-    select head, null, null, null, null, null, null where not exists (select from pg_temp.trunkline_found f where f.place = head - after)
+    select head, null, null, null, null, null, null where not exists (select from unnest(places) f (place) where f.place = head - after)
     order by 1;
 end $$;
 comment on function trunkline.broker_scan(text, jsonb, bigint, int, int) is 'Events after a position for which a condition holds, in order, without leaving any trace.';

@@ -1,12 +1,17 @@
 /* Let the next free slot take the rows if the current one has had its time and holds any.  Locks nobody out:
    only the row of the ring changes.  A slot is free when it is not waiting to be emptied; rows that came
-   late stand in some, and do no harm. */
+   late stand in some, and do no harm.  A ring in which none may be late has a function named as _tick_still() is, which waits
+   for its writer, no longer than maintain.lock_timeout, and keeps it waiting until this transaction ends.
+   A ring with many writers may have a sequence named as event_slot is, which tells them the current slot without a query. */
 create or replace function trunkline._ring_rotate(ring text, now_ timestamptz)
 returns boolean language plpgsql as $$
 declare
   state trunkline.ring;
   slots int := trunkline._setting(format('ring.%s.slots', ring));
   pause interval := trunkline._setting(format('ring.%s.rotate_every', ring));
+  still text := format('trunkline.%I()', '_' || ring || '_still');
+  copy regclass := to_regclass(format('trunkline.%I', ring || '_slot'));
+  before text := current_setting('lock_timeout');
   in_use boolean;
   next_slot int;
 begin
@@ -17,6 +22,9 @@ begin
   end if;
   if slots > (select count(*) from trunkline.ring_slot s where s.ring = _ring_rotate.ring) then
     perform trunkline._ring_grow(ring, slots);
+  end if;
+  if pg_sequence_last_value(copy) <> state.current then
+    perform setval(copy, state.current);
   end if;
   if now_ < state.rotated_at + pause then
     return false;
@@ -34,7 +42,17 @@ begin
      where r.ring = _ring_rotate.ring and (r.held_since is null or r.held_by is null);
     return false;
   end if;
+  if to_regprocedure(still) is not null then
+    begin
+      perform set_config('lock_timeout', ceil(1000 * extract(epoch from trunkline._setting('maintain.lock_timeout')::interval))::int || 'ms', true);
+      execute 'select ' || still;
+      perform set_config('lock_timeout', before, true);
+    exception when lock_not_available then
+      return false;  -- another time
+    end;
+  end if;
   update trunkline.ring_slot s set left_at = now_ where s.ring = _ring_rotate.ring and s.slot = state.current;
   update trunkline.ring r set current = next_slot, rotated_at = now_ where r.ring = _ring_rotate.ring;
+  perform setval(copy, next_slot);  -- at once, and for good: whoever goes by it too early or too late only writes to another slot
   return true;
 end $$;
