@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -163,12 +164,21 @@ def main(told: dict[str, Any]) -> None:
     def store(topic: str) -> None:
         archive(spark, [topic], location=f"{folder}/lake", dsn=dsn)
 
-    queries = {name: start_stream(spark, dsn, name, f"{folder}/{name}") for name in told["streams"]}
+    queries = {}
+    for name in told["streams"]:
+        queries[name] = start_stream(spark, dsn, name, f"{folder}/{name}")
+        _begun(queries[name])
     jobs = {"streams": stream, "syncs": follow, "archives": store}
     with ThreadPoolExecutor(sum(len(told[kind]) for kind in jobs)) as threads:
         for kind, job in jobs.items():
             for name in told[kind]:
                 threads.submit(_said, job, name)
+
+
+def _begun(query: StreamingQuery) -> None:
+    """Wait for the Python of its source: Spark gives up on one that takes ten seconds to start."""
+    while query.isActive and query.status["message"].startswith("Initializing"):
+        time.sleep(0.05)
 
 
 def _said(job: Callable[[str], None], name: str) -> None:
