@@ -1,7 +1,7 @@
 """A Spark driver of its own, to be killed: ``python stream_job.py '{"streams": {...}, ...}'``.
 
-Its streams, syncs and archives run at once. `set_traps` puts formats in the place of ours that do
-the same, but for one thing: at the phase of their `Trap` they wait until they are let go.
+`set_traps` puts formats in the place of ours that do the same, but for one thing: at the phase of
+their `Trap` they wait until they are let go. Its streams do so before its other jobs begin.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -165,20 +164,14 @@ def main(told: dict[str, Any]) -> None:
         archive(spark, [topic], location=f"{folder}/lake", dsn=dsn)
 
     queries = {}
-    for name in told["streams"]:
+    for name in told["streams"]:  # one by one: Spark gives each of their processes ten seconds
         queries[name] = start_stream(spark, dsn, name, f"{folder}/{name}")
-        _begun(queries[name])
+        wait_until(traps[name].reached.exists, PATIENCE)
     jobs = {"streams": stream, "syncs": follow, "archives": store}
     with ThreadPoolExecutor(sum(len(told[kind]) for kind in jobs)) as threads:
         for kind, job in jobs.items():
             for name in told[kind]:
                 threads.submit(_said, job, name)
-
-
-def _begun(query: StreamingQuery) -> None:
-    """Wait for the Python of its source: Spark gives up on one that takes ten seconds to start."""
-    while query.isActive and query.status["message"].startswith("Initializing"):
-        time.sleep(0.05)
 
 
 def _said(job: Callable[[str], None], name: str) -> None:

@@ -17,6 +17,7 @@ from tests.fixtures.asking import ask, column
 import trunkline
 from trunkline.spark.iceberg import catalogue
 from trunkline.spark.session import SOURCES
+from trunkline.testing import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -93,8 +94,10 @@ def stream(spark: SparkSession, dsn: str, most: int = 250) -> DataFrame:
 
 def start(frame: DataFrame, name: str, checkpoint: Path, **options: str) -> StreamingQuery:
     given = {"checkpointLocation": str(checkpoint)} | options
-    writer = frame.writeStream.format(name).options(**given)
-    return writer.trigger(availableNow=True).start()
+    query = frame.writeStream.format(name).options(**given).trigger(availableNow=True).start()
+    # the next may start when this has its processes: Spark gives each of them ten seconds
+    wait_until(lambda: bool(query.recentProgress) or not query.isActive, 90)
+    return query
 
 
 def ended(queries: Iterable[StreamingQuery]) -> list[str]:

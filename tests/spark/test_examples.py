@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.fixtures.programs import environment
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.usefixtures("java")]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(500), pytest.mark.usefixtures("java")]
 
 ROOT = Path(__file__).parents[2]
 RUNNER = ROOT / "tests/docs/page.py"
@@ -43,7 +43,7 @@ def test_the_tutorial_and_the_examples_here_and_on_a_cluster_print_what_they_sho
         env=environment(TRUNKLINE_DSN=dsn, **hasty),
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=480,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -250,10 +250,8 @@ def streams_go_on(spark: SparkSession, dsn: str, folder: Path) -> None:
         assert not (folder / name / "commits" / str(batch)).exists()
         assert len(seen(dsn, name)) == BATCH * (batch + (phase == "done"))
     assert run(dsn, "select count(*) > 0 from trunkline.spark_staging") == [(True,)]
-    queries = [start_stream(spark, dsn, name, f"{folder}/{name}") for name in STREAMS]
-    for query in queries:
-        assert query.awaitTermination(PATIENCE)
     for name in STREAMS:
+        assert start_stream(spark, dsn, name, f"{folder}/{name}").awaitTermination(PATIENCE)
         assert seen(dsn, name) == expected(300)
     assert run(
         dsn,
