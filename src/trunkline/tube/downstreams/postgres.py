@@ -40,19 +40,25 @@ if TYPE_CHECKING:
 
 _PRESENT = "select to_regclass(%s) is not null"
 # Two that find nothing at the same time must not both create it: that can fail in the catalogue.
-_ALONE = "select pg_advisory_xact_lock(hashtextextended(%s, 0))"
+# All in one message, so that a process that stops in between keeps nobody waiting.
 _CREATE = """
-create table if not exists {table} (
-  relation text not null,
-  shard int not null,
-  key text not null,
-  document jsonb,
-  version bigint not null,
-  written_at timestamptz not null default clock_timestamp(),
-  gone_at timestamptz generated always as (case when document is null then written_at end) stored,
-  primary key (relation, shard, key)
-) with (fillfactor = 50)"""
-_CREATE_INDEX = "create index on {table} (gone_at) where gone_at is not null"
+do $create$ begin
+  perform pg_advisory_xact_lock(hashtextextended({name}, 0));
+  if to_regclass({name}) is null then
+    create table {table} (
+      relation text not null,
+      shard int not null,
+      key text not null,
+      document jsonb,
+      version bigint not null,
+      written_at timestamptz not null default clock_timestamp(),
+      gone_at timestamptz
+        generated always as (case when document is null then written_at end) stored,
+      primary key (relation, shard, key)
+    ) with (fillfactor = 50);
+    create index on {table} (gone_at) where gone_at is not null;
+  end if;
+end $create$"""
 # One statement for a whole batch. In the order of keys, so that two batches never deadlock.
 _WRITE = """
 insert into {table} as t (relation, shard, key, document, version)
@@ -122,7 +128,7 @@ class PostgresDownstream(Downstream):
         db = AsyncDb(pool_max=8, **self._connection)
         try:
             with translated():
-                async with db.transaction() as connection:
+                async with db.connection() as connection:
                     await self._prepare(connection)
         except BaseException:
             await db.close()
@@ -171,10 +177,7 @@ class PostgresDownstream(Downstream):
                     f'there is no table "{self._name}" to write documents to.',
                     hint='Make it, or let it be made with the option "create": true.',
                 )
-            await connection.execute(_ALONE, [name])
-            if not await _answer(connection, _PRESENT, [name]):
-                await connection.execute(self._statement(_CREATE))
-                await connection.execute(self._statement(_CREATE_INDEX))
+            await connection.execute(self._statement(_CREATE))
         try:
             await connection.execute(self._statement("explain " + _WRITE), _columns([]))
             await connection.execute(
@@ -221,7 +224,7 @@ class PostgresDownstream(Downstream):
         return self._db
 
     def _statement(self, text: str) -> sql.Composed:
-        return sql.SQL(text).format(table=self._table)
+        return sql.SQL(text).format(table=self._table, name=self._table.as_string())
 
 
 async def _answer(connection: psycopg.AsyncConnection[Any], query: str, values: list[Any]) -> Any:
