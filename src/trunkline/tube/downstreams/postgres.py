@@ -44,18 +44,19 @@ _PRESENT = "select to_regclass(%s) is not null"
 _CREATE = """
 do $create$ begin
   perform pg_advisory_xact_lock(hashtextextended({name}, 0));
-  if to_regclass({name}) is null then
-    create table {table} (
-      relation text not null,
-      shard int not null,
-      key text not null,
-      document jsonb,
-      version bigint not null,
-      written_at timestamptz not null default clock_timestamp(),
-      gone_at timestamptz
-        generated always as (case when document is null then written_at end) stored,
-      primary key (relation, shard, key)
-    ) with (fillfactor = 50);
+  create table if not exists {table} (
+    relation text not null,
+    shard int not null,
+    key text not null,
+    document jsonb,
+    version bigint not null,
+    written_at timestamptz not null default clock_timestamp(),
+    gone_at timestamptz generated always as (case when document is null then written_at end) stored,
+    primary key (relation, shard, key)
+  ) with (fillfactor = 50);
+  if not exists
+    (select from pg_index i where i.indrelid = {name}::regclass and i.indpred is not null)
+  then
     create index on {table} (gone_at) where gone_at is not null;
   end if;
 end $create$"""
