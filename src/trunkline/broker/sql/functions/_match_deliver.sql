@@ -1,24 +1,29 @@
 /* Write what was found as deliveries, numbered from a number on, and wake the groups: broker:group:<id>:<lanes>.  The last number.
    Places count the events from the position begin_at on; buckets has one for each place. */
 create or replace function trunkline._match_deliver(after bigint, begin_at bigint, buckets int[], places int[], subscriptions bigint[])
-returns bigint language plpgsql as $$
+returns bigint language plpgsql set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   last_number bigint;
   woken text[];
 begin
-  with item as (
-    select g.group_id, buckets[f.place] * g.lanes / 64 as lane, begin_at + f.place - 1 as event_position, f.subscription, f.place
-      from unnest(places, _match_deliver.subscriptions) f (place, subscription)
-      join trunkline.broker_subscription s on s.subscription = f.subscription join trunkline.broker_group g using (group_id)),
+  with whose as materialized (  -- once for each subscription, however many events it gets
+    select s.subscription, g.group_id, g.lanes
+      from (select distinct u.subscription from unnest(_match_deliver.subscriptions) u (subscription)) u
+      join trunkline.broker_subscription s on s.subscription = u.subscription join trunkline.broker_group g on g.group_id = s.group_id),
+  lane as (
+    select i.group_id, i.lane, count(*)::int as n, array_agg(begin_at + i.place - 1 order by i.place, i.subscription) as positions,
+           array_agg(i.subscription order by i.place, i.subscription) as subscriptions
+      from (select w.group_id, buckets[f.place] * w.lanes / 64 as lane, f.place, f.subscription
+              from unnest(places, _match_deliver.subscriptions) f (place, subscription) join whose w using (subscription)) i
+     group by 1, 2),
   part as (
-    select i.group_id, i.lane, (i.ordinal - 1) / 1000 as part, count(*)::int as n, min(i.event_position) as lowest,
-           array_agg(i.event_position order by i.ordinal) as positions, array_agg(i.subscription order by i.ordinal) as subscriptions
-      from (select item.*, row_number() over (partition by item.group_id, item.lane order by item.place, item.subscription) as ordinal from item) i
-     group by 1, 2, 3),
+    select l.group_id, l.lane, p.done, least(l.n - p.done, 1000) as n,
+           l.positions[p.done + 1 : p.done + 1000] as positions, l.subscriptions[p.done + 1 : p.done + 1000] as subscriptions
+      from lane l cross join lateral generate_series(0, l.n - 1, 1000) p (done)),
   written as (
     insert into trunkline.delivery (slot, group_id, lane, first, n, lowest, positions, subscriptions, at)
     select (select r.current from trunkline.ring r where r.ring = 'delivery'), p.group_id, p.lane,
-           after + 1 + sum(p.n) over (order by p.group_id, p.lane, p.part) - p.n, p.n, p.lowest, p.positions, p.subscriptions, clock_timestamp()
+           after + 1 + sum(p.n) over (order by p.group_id, p.lane, p.done) - p.n, p.n, p.positions[1], p.positions, p.subscriptions, clock_timestamp()
       from part p
     returning group_id, lane, first + n - 1 as last_one)
   select coalesce(max(w.last_one), after), array_agg(format('broker:group:%s:%s', w.group_id, w.lanes)) into last_number, woken
