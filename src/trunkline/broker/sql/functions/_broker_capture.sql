@@ -13,13 +13,13 @@ declare
 begin
   if kinds is null then
     insert into trunkline.event (slot, xid_space, xid, seq, topic, key, payload, metadata, subscription, at, event_id)
-    select (select r.current from trunkline.ring r where r.ring = 'event'), (select trunkline._xid_space()), pg_current_xact_id(), nextval('trunkline.event_seq'),
+    select (select pg_sequence_last_value('trunkline.event_slot')::int), trunkline._xid_space_held(), pg_current_xact_id(), nextval('trunkline.event_seq'),
            topic_, case when octet_length(u.key) > 1000 then encode(sha256(convert_to(u.key, 'UTF8')), 'hex') else u.key end,
            u.payload, metadata_, null::bigint, clock_timestamp(), null::bigint
       from unnest(keys, payloads) u (key, payload);
   else
     insert into trunkline.event (slot, xid_space, xid, seq, topic, key, payload, metadata, subscription, at, event_id)
-    select (select r.current from trunkline.ring r where r.ring = 'event'), (select trunkline._xid_space()), pg_current_xact_id(), nextval('trunkline.event_seq'),
+    select (select pg_sequence_last_value('trunkline.event_slot')::int), trunkline._xid_space_held(), pg_current_xact_id(), nextval('trunkline.event_seq'),
            topic_ || '.' || u.kind, case when octet_length(u.key) > 1000 then encode(sha256(convert_to(u.key, 'UTF8')), 'hex') else u.key end,
            u.payload, metadata_ || coalesce(u.metadata, '{}'), null::bigint, clock_timestamp(), null::bigint
       from unnest(keys, payloads, kinds, metadatas) u (key, payload, kind, metadata);

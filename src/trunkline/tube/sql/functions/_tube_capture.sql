@@ -14,12 +14,11 @@ begin
   end if;
   -- every column in its order and type: the rows need no second projection
   insert into trunkline.tube_entry (slot, xid_space, xid, seq, tube_id, attachment, shard, priority, op, keys, payload, control, at)
-  select r.current, trunkline._xid_space_after(i), pg_current_xact_id(), nextval('trunkline.tube_seq'), a.tube_id, a.attachment, a.shard,
+  select pg_sequence_last_value('trunkline.tube_entry_slot')::int, trunkline._xid_space_held(), pg_current_xact_id(), nextval('trunkline.tube_seq'),
+         a.tube_id, a.attachment, a.shard,
          trunkline._tube_priority()::smallint, left(operation, 1)::"char", _tube_capture.keys, null::jsonb, null::text, clock_timestamp()
     from trunkline.tube_table a
-   cross join trunkline.ring r
-    left join lateral (select * from trunkline.incarnation i order by i.incarnation desc limit 1) i on true
-   where a.attachment = _tube_capture.attachment and r.ring = 'tube_entry'
+   where a.attachment = _tube_capture.attachment
      and shards is null and cardinality(_tube_capture.keys) <= most and operation in ('INSERT', 'UPDATE', 'DELETE');
   if found then
     return;
