@@ -15,10 +15,6 @@ ROOT = Path(__file__).parents[2]
 RUNNER = ROOT / "tests/docs/page.py"
 TUTORIAL = ROOT / "docs/tutorial/spark.md"
 PRINTED = {
-    "spark_cluster.py": """\
-running on spark
-6214 keys, 4286 rows in the copy, 0 differ
-""",
     "spark_join_stream.py": """\
 after the first run: {'apple': 17, 'pear': 5}
 after the power cut: {'apple': 17, 'melon': 2, 'pear': 9}
@@ -32,13 +28,27 @@ kitchen 100    12.97
 Row(min(offset)=11, max(offset)=20, count(1)=10)
 """,
 }
+ON_A_CLUSTER = {
+    "spark_cluster.py": """\
+running on spark
+6214 keys, 4286 rows in the copy, 0 differ
+""",
+}
 
 
 def test_the_tutorial_and_the_examples_here_and_on_a_cluster_print_what_they_should(
     dsn: str, hasty: dict[str, str], tmp_path: Path
 ) -> None:
+    here, there = ([ROOT / "examples" / name for name in some] for some in (PRINTED, ON_A_CLUSTER))
     done = subprocess.run(
-        [sys.executable, RUNNER, TUTORIAL, *(ROOT / "examples" / name for name in PRINTED)],
+        [
+            sys.executable,
+            RUNNER,
+            TUTORIAL,
+            *here,
+            Path(__file__).with_name("end_session.py"),
+            *there,
+        ],
         cwd=tmp_path,
         env=environment(TRUNKLINE_DSN=dsn, **hasty),
         capture_output=True,
@@ -47,4 +57,4 @@ def test_the_tutorial_and_the_examples_here_and_on_a_cluster_print_what_they_sho
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "".join(PRINTED.values())
+    assert done.stdout == "".join((PRINTED | ON_A_CLUSTER).values())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+
+import pytest
 
 from trunkline.core.embedded import Server
 from trunkline.core.settings import PLACES
@@ -13,21 +16,24 @@ from trunkline.spark.connection import end_unused
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
 THREADS = """
-import os
+import os, sys
 from trunkline.spark import daemon
 daemon.load()
-print(len(os.listdir("/proc/self/task")))
+print(len(os.listdir("/proc/self/task")), "pyarrow" in sys.modules)
 """
 
 
-def test_what_workers_are_forked_from_has_one_thread() -> None:
+@pytest.mark.parametrize(("threads", "arrow"), [("1", True), ("2", False)])
+def test_what_workers_are_forked_from_has_one_thread(threads: str, arrow: bool) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", THREADS], capture_output=True, text=True, check=True
+        [sys.executable, "-c", THREADS],
+        env=os.environ | {"OMP_NUM_THREADS": threads},
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert done.stdout == "1\n"
+    assert done.stdout == f"1 {arrow}\n"
 
 
 WORKER = """

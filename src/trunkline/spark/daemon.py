@@ -1,13 +1,14 @@
-"""What Spark forks its Python workers from: a process that has our modules already.
+"""What Spark forks its Python workers from: a process that has our modules and Arrow's already.
 
-A worker is started for every slot and for every kind of question to a source (its schema, its plan,
-its commit); each would import psycopg, pydantic and us anew, which is most of its start. Nothing
-that starts a thread may be loaded here, for a fork does not take threads along: PyArrow comes
-after it.
+A worker is started for every slot of every stage that reads or writes; each would import psycopg,
+PyArrow, pandas (for ADBC) and us anew, which is most of its start. A fork does not take threads
+along, so nothing that starts one may be loaded here: NumPy starts none where Spark gives a task one
+core, PyArrow's allocator none where it is told so.
 """
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 
 from pyspark import daemon
@@ -22,11 +23,22 @@ MODULES = (
     "trunkline.spark.positions",
     "trunkline.tube.calls",
 )
+ARROW = (
+    "pyspark.worker",
+    "adbc_driver_postgresql.dbapi",
+    "trunkline.spark.log_rows",
+    "trunkline.spark.log_source",
+    "trunkline.spark.table_sink",
+    "trunkline.spark.table_source",
+    "trunkline.spark.tube_source",
+)
 
 
 def load() -> None:
     """Import what workers will ask for."""
-    for name in MODULES:
+    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+    alone = os.environ.get("OMP_NUM_THREADS") == "1"
+    for name in (*MODULES, *(ARROW if alone else ())):
         import_module(name)
 
 

@@ -24,7 +24,6 @@ from trunkline.log import calls
 from trunkline.spark import connection, plan
 from trunkline.spark.arrivals import Arrivals
 from trunkline.spark.filters import Bounds, lenient
-from trunkline.spark.log_rows import read_range
 from trunkline.spark.log_schema import COLUMNS, schema_of
 from trunkline.spark.options import Options, Words
 from trunkline.spark.plan import Range
@@ -217,6 +216,8 @@ class _Reading(Reading[LogOptions]):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, LogPartition):
             return iter(())  # Spark makes up a partition where a plan has none
+        from trunkline.spark.log_rows import read_range
+
         return read_range(
             self.dsn,
             partition.read,
