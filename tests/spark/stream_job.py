@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 from pyspark.taskcontext import TaskContext
 
+from trunkline.spark import tube_files
 from trunkline.spark.log_source import LogOptions, LogSource, LogStreamReader
 from trunkline.spark.sink import BatchSink, StreamSink
 from trunkline.spark.table_source import TableSource
@@ -41,7 +42,8 @@ class Trap:
     """Where a job waits: the phase, and the batch of a stream.
 
     Phases: ``plan``, ``task`` (a task has staged its rows), ``commit`` (all tasks have), ``done``
-    (committed, the checkpoint does not know yet), ``acknowledge`` (a sync committed).
+    (committed, the checkpoint does not know yet), ``files`` (all tasks of a sync wrote theirs),
+    ``acknowledge`` (a sync committed).
     """
 
     folder: str
@@ -149,6 +151,14 @@ def main(told: dict[str, Any]) -> None:
     spark = session("killed", master="local[6]", **told["conf"])  # some tasks stay where they are
     traps = {name: Trap(folder, name, *where) for name, where in trapped.items()}
     set_traps(spark, traps)
+    write_slices = tube_files.write_slices
+
+    def files_written(spark: SparkSession, slices: Any, table: Any) -> Any:
+        files = write_slices(spark, slices, table)
+        traps[slices[0].tube].at("files")
+        return files
+
+    tube_files.write_slices = files_written
     Lanes.acknowledge_each = lambda self, *_a, **_b: traps[self._tube].at("acknowledge")  # type: ignore[method-assign]
 
     def stream(name: str) -> None:
@@ -158,7 +168,7 @@ def main(told: dict[str, Any]) -> None:
             print("progress", *(each.json for each in queries[name].recentProgress), flush=True)
 
     def follow(tube: str) -> None:
-        sync(spark, tube, f"table:app.{tube}", dsn=dsn, once=True)
+        sync(spark, tube, told["syncs"][tube], dsn=dsn, once=True)
 
     def store(topic: str) -> None:
         archive(spark, [topic], location=f"{folder}/lake", dsn=dsn)

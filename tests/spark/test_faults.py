@@ -29,6 +29,7 @@ import trunkline
 from trunkline.core import migrate
 from trunkline.core.errors import Conflict
 from trunkline.spark import archive, register, sync
+from trunkline.spark.delta import STAGING
 from trunkline.spark.jobs.archive_delta import delta_files
 from trunkline.testing import wait_until
 
@@ -183,7 +184,7 @@ STREAMS = {
     "committed": ("done", 1),
 }
 LATE = {"late": ("commit", 1)}
-SYNCS = {"copying": ("task",), "copied": ("acknowledge",)}
+SYNCS = {"copying": ("task",), "copied": ("acknowledge",), "filing": ("files",)}
 ARCHIVES = ("reading", "noting")
 
 
@@ -197,13 +198,14 @@ def test_jobs_whose_driver_is_killed_in_any_phase_lose_nothing_and_double_nothin
         add_sync(tl, dsn, name)
     run(dsn, FILL.format(1, 2000))
     topics = add_archives(tl, dsn)
+    syncs = {name: sync_target(name, tmp_path) for name in SYNCS}
     told = {
         "dsn": with_password(dsn),
         "folder": str(tmp_path),
         "conf": DURABLE | logging_events(tmp_path),
         "traps": STREAMS | LATE | SYNCS,
         "streams": [*STREAMS, *LATE],
-        "syncs": [*SYNCS],
+        "syncs": syncs,
         "archives": ARCHIVES,
     }
     with archives_held(dsn), driver(tmp_path, str(JOB), json.dumps(told)) as first:
@@ -215,9 +217,9 @@ def test_jobs_whose_driver_is_killed_in_any_phase_lose_nothing_and_double_nothin
         wait_until(lambda: "failed" in said(tmp_path) or all_wait(), PATIENCE)
         assert all_wait(), said(tmp_path)[-4000:]
         overtake(spark, dsn, tmp_path, "late")
-        for name in SYNCS:
+        for name, to in syncs.items():
             with pytest.raises(Conflict, match=rf"spark sync {name} by \S+:{first.pid}\b"):
-                sync(spark, name, f"table:app.{name}", dsn=dsn, once=True)
+                sync(spark, name, to, dsn=dsn, once=True)
         for name in ARCHIVES:
             with pytest.raises(Conflict, match=rf"archive by \S+:{first.pid}\b"):
                 archive(spark, [name], location=f"{tmp_path}/lake", dsn=dsn)
@@ -228,7 +230,7 @@ def test_jobs_whose_driver_is_killed_in_any_phase_lose_nothing_and_double_nothin
     assert files_with_password(tmp_path) == []
     leases_ran_out(dsn)
     streams_go_on(spark, dsn, tmp_path)
-    syncs_go_on(spark, dsn, tl)
+    syncs_go_on(spark, dsn, tl, tmp_path)
     archives_go_on(spark, dsn, tl, f"{tmp_path}/lake", topics)
 
 
@@ -260,17 +262,26 @@ def streams_go_on(spark: SparkSession, dsn: str, folder: Path) -> None:
     ) == [(batch, len(STREAMS) + len(LATE), BATCH, BATCH) for batch in range(3)]
 
 
-def syncs_go_on(spark: SparkSession, dsn: str, tl: SyncPlatform) -> None:
+def sync_target(name: str, folder: Path) -> str:
+    return f"delta:{folder / name}" if SYNCS[name] == ("files",) else f"table:app.{name}"
+
+
+def syncs_go_on(spark: SparkSession, dsn: str, tl: SyncPlatform, folder: Path) -> None:
     for name, (phase,) in SYNCS.items():
         copied = run(dsn, f"select count(*) from app.{name}")
         assert copied == [(2000 if phase == "acknowledge" else 0,)]
         assert sum(row.live_entries for row in tl.tube.stats(name)) > 0
+    assert list((folder / "filing" / STAGING).iterdir())
+    assert not DeltaTable.is_deltatable(str(folder / "filing"))
     run(dsn, "update app.orders set amount = 0 where id % 3 = 0")
     run(dsn, "delete from app.orders where id % 7 = 0")
     for name in SYNCS:
-        sync(spark, name, f"table:app.{name}", dsn=dsn, once=True)
-        assert differing(dsn, name) == []
+        sync(spark, name, sync_target(name, folder), dsn=dsn, once=True)
         assert sum(row.live_entries for row in tl.tube.stats(name)) == 0
+    for name in ("copying", "copied"):
+        assert differing(dsn, name) == []
+    filed = DeltaTable(str(folder / "filing")).to_pyarrow_table().sort_by("id").to_pylist()
+    assert [tuple(row.values()) for row in filed] == run(dsn, "table app.orders order by id")
 
 
 def add_archives(tl: SyncPlatform, dsn: str) -> dict[str, Any]:

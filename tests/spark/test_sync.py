@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from deltalake import DeltaTable
 
 import trunkline
 from trunkline.core.errors import Conflict, Invalid, NotFound
@@ -244,6 +245,26 @@ def test_an_audit_finds_what_differs_and_repairs_it(
     assert report.equal
     assert report.repaired == 3
     assert table(dsn, "app.copy") == table(dsn, "app.orders")
+
+
+@pytest.mark.parametrize("shard", ["0", "r.customer"])
+def test_a_delta_table_follows_rows_that_stay_in_their_lane_and_rows_that_move(
+    spark: SparkSession, dsn: str, tl: SyncPlatform, tmp_path: Path, shard: str
+) -> None:
+    tl.tube.detach("lake", "app.orders")
+    tl.tube.attach("lake", "app.orders", shard=shard)
+    to = f"delta:{tmp_path / 'orders'}"
+    for changes in (
+        FILL.format(first=1, last=100),
+        "update app.orders set customer = 'somebody else' where id % 2 = 0",
+        "delete from app.orders where id % 5 = 0",
+    ):
+        run(dsn, changes)
+    sync(spark, "lake", to, dsn=dsn, once=True)
+    rows = DeltaTable(str(tmp_path / "orders")).to_pyarrow_table()
+    assert rows.sort_by("id").column("customer").to_pylist() == [
+        name for (name,) in run(dsn, "select customer from app.orders order by id")
+    ]
 
 
 def test_a_delta_table_follows_and_is_audited(

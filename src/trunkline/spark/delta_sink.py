@@ -59,12 +59,12 @@ class DeltaSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:  # noqa: FBT001 - Spark's
         with plain_errors():
             options = DeltaSinkOptions.parse(self.options)
-            return BatchSink(_target(options, schema, overwrite=overwrite), options)
+            return BatchSink(plan(options, schema, overwrite=overwrite), options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: FBT001
         with plain_errors():
             options = DeltaSinkOptions.parse(self.options)
-            return StreamSink(_target(options, schema, overwrite=overwrite), options)
+            return StreamSink(plan(options, schema, overwrite=overwrite), options)
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ class DeltaSinkTarget(Target):
         )
 
 
-def _target(options: DeltaSinkOptions, schema: StructType, *, overwrite: bool) -> DeltaSinkTarget:
+def plan(options: DeltaSinkOptions, schema: StructType, *, overwrite: bool) -> DeltaSinkTarget:
+    """Check the rows against the table, before any task runs."""
     if overwrite and options.keys:
         raise Invalid("to overwrite a table and to upsert by keys contradict each other.")
     from trunkline.spark.delta import DeltaTarget, partition_columns  # slow to import

@@ -2,6 +2,9 @@
 
 A range of positions is closed when it is planned: every change in it is committed, so a row that is
 read now is at least as new as each of them, and a key that comes twice is read once.
+
+The planner cannot know how many keys a range has, and would look each of them up. Where they are a
+good part of the table, it is told not to: one scan costs less than so many look-ups.
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 
 DELETED = "_deleted"
 
+_LOOK_UP = 8  # rows of a scan that cost about as much as looking one up
+_JOINED = ("set enable_nestloop = off", "set work_mem = '64MB'")
+
 _TOUCHES = """
 select e.relation, e.shard, e.op, k.key, e.payload::text as payload, e.control,
        e.up_to as position, {priority} as priority, e.at{document}
@@ -48,6 +54,10 @@ _KEYS = """
          select o.up_to from trunkline.tube_outline(
            {tube}, {lane}, {priority}, {first}, {last}, 2147483647) o
           where o.relation = {relation})"""
+_COUNT = """
+select coalesce(sum(o.keys), 0)
+  from trunkline.tube_outline({tube}, {lane}, {priority}, {first}, {last}, 2147483647) o
+ where o.relation = {relation}"""
 _ROWS = """
   select {columns}, (r.{first_key} is null) as {deleted}
     from (select distinct {keys} from ({touched}
@@ -80,9 +90,20 @@ class Slice:
     def __repr__(self) -> str:
         return f"Slice({self.tube!r}, {self.spans})"
 
-    def narrow(self, spans: Sequence[Span], bucket: int, buckets: int) -> Slice:
-        """A part of it."""
-        return replace(self, spans=tuple(spans), bucket=bucket, buckets=buckets)
+    def divide(self, spans: Sequence[Span], least: int) -> list[Slice]:
+        """These spans in so many parts at least, one or more per lane; a pure function of both."""
+        lanes = sorted({span.lane for span in spans})
+        buckets = -(-least // len(lanes)) if lanes else 0
+        return [
+            replace(
+                self,
+                spans=tuple(span for span in spans if span.lane == lane),
+                bucket=bucket,
+                buckets=buckets,
+            )
+            for lane in lanes
+            for bucket in range(buckets)
+        ]
 
 
 def attached(dsn: str, tube: str, relation: str) -> Attached:
@@ -133,9 +154,25 @@ def read_slice(asked: Slice) -> Iterator[pa.RecordBatch]:
     with connection.plain_errors():
         chosen, query = _query(asked)
         with connection.adbc(asked.dsn) as arrow, arrow.cursor() as cursor:
+            for setting in _JOINED if is_large(asked) else ():
+                cursor.execute(setting)
             cursor.execute(query)
             for batch in cursor.fetch_record_batch():
                 yield chosen.conform(batch)
+
+
+def is_large(asked: Slice) -> bool:
+    """Whether a scan of the table brings the rows sooner than a look-up of every key."""
+    if asked.enrich != "columns" or asked.relation is None:
+        return False
+    table = attached(asked.dsn, asked.tube, asked.relation)
+    touched = " union all ".join(
+        _COUNT.format(tube=_literal(asked.tube), relation=_literal(table.relation), **_bounds(span))
+        for span in asked.spans
+    )
+    with translated(), connection.db(asked.dsn).connection() as counting:
+        keys = sum(int(row[0]) for row in counting.execute(touched.encode())) / asked.buckets
+    return 0 < table.estimate <= keys * _LOOK_UP
 
 
 def _query(asked: Slice) -> tuple[Selection, str]:

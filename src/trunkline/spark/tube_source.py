@@ -118,19 +118,9 @@ class _Reading(Reading[TubeOptions]):
         self._schema = schema
 
     def _plan(self, spans: Sequence[Span]) -> Sequence[InputPartition]:
-        """A task per lane, more where that is not enough; a pure function of the spans."""
-        lanes = sorted({span.lane for span in spans})
-        if not lanes:
-            return []
-        buckets = -(-self._options.min_partitions // len(lanes))
+        """A task per lane, more where that is not enough."""
         asked = _slice(self._options, self.dsn)
-        return [
-            TubePartition(
-                asked.narrow([span for span in spans if span.lane == lane], bucket, buckets)
-            )
-            for lane in lanes
-            for bucket in range(buckets)
-        ]
+        return [TubePartition(part) for part in asked.divide(spans, self._options.min_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, TubePartition):

@@ -1,7 +1,7 @@
 """`sync`: keep a downstream in step with the tables of a tube.
 
-A round reads what waits in every lane, as ranges of positions; Spark reads the rows behind the keys
-(one query per task), the target takes them in one commit, and only then the ranges are
+A round takes what waits in every lane, as ranges of positions; Spark's tasks read the rows behind
+the keys (one query each), the target takes them in one commit, and only then the ranges are
 acknowledged. While the server is away a round is tried again, as long as the lease lasts. What is
 written is the state of a row and not a change to it, so a round that is done
 again after a crash changes nothing; rounds are numbered in the ledger of the target, so a driver
@@ -11,10 +11,9 @@ rows that are only downstream are removed.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core import telemetry
@@ -22,6 +21,7 @@ from trunkline.core.backoff import Backoff
 from trunkline.core.errors import Invalid, Unavailable
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.arrivals import Arrivals
+from trunkline.spark.jobs.changes import Changes
 from trunkline.spark.jobs.job import plain_failures, silent, slots
 from trunkline.spark.jobs.targets import Applied, pairs
 from trunkline.spark.tube_lanes import Lanes
@@ -223,27 +223,19 @@ class Sync:
 
     def _round(self, work: Round) -> None:
         for relation, keys in work.keys.items():
-            table, target = self._tables[relation], self._targets[relation]
-            rows = self._changed(relation, work.spans, keys)
-            if table.moves and len({span.lane for span in work.spans}) > 1:
-                rows = rows.dropDuplicates(list(table.key_columns))
+            changes = Changes(
+                self._spark,
+                self._dsn,
+                self._tube,
+                self._tables[relation],
+                tuple(work.spans),
+                keys,
+                self._tasks,
+            )
             self._lanes.check()
-            target.write(rows, table.key_columns, *self._next(relation))
+            self._targets[relation].take(changes, *self._next(relation))
         for relation in work.collect:
             self._collect(relation)
-
-    def _changed(self, relation: str, spans: Sequence[Span], keys: int) -> DataFrame:
-        tasks = max(1, min(self._tasks, keys // 1000))
-        return (
-            self._spark.read.format("trunkline.tube")
-            .option("dsn", self._dsn)
-            .option("tube", self._tube)
-            .option("relation", relation)
-            .option("enrich", "columns")
-            .option("ranges", json.dumps([asdict(span) for span in spans]))
-            .option("minPartitions", str(tasks))
-            .load()
-        )
 
     def _next(self, relation: str) -> tuple[str, int]:
         """The application and the number of the batch that comes next."""

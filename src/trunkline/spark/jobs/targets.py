@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from trunkline.spark.attached import Attached
+    from trunkline.spark.jobs.changes import Changes
 
 Function = Callable[["DataFrame", int], None]
 
@@ -33,6 +34,10 @@ class Target(ABC):
     @abstractmethod
     def write(self, rows: DataFrame, keys: Sequence[str], app: str, batch: int) -> None:
         """Upsert the rows by their keys, delete those that are marked; a batch counts once."""
+
+    def take(self, changes: Changes, app: str, batch: int) -> None:
+        """The same with what a round of a sync brings."""
+        self.write(changes.rows(), changes.table.key_columns, app, batch)
 
     @abstractmethod
     def next_batch(self, app: str) -> int:
@@ -61,6 +66,20 @@ class DeltaTable(Target):
     def write(self, rows: DataFrame, keys: Sequence[str], app: str, batch: int) -> None:
         options = {"path": self.path, **_common(keys, app, batch)}
         append(rows, "trunkline.delta", options)
+
+    def take(self, changes: Changes, app: str, batch: int) -> None:
+        """Without a frame, where no two tasks bring the same row."""
+        if changes.come_twice:
+            super().take(changes, app, batch)
+            return
+        from trunkline.spark.delta_sink import DeltaSinkOptions, Written, plan
+        from trunkline.spark.tube_files import write_slices
+
+        keys = tuple(changes.table.key_columns)
+        options = DeltaSinkOptions(path=self.path, keys=keys, delete_flag=DELETED)
+        target = plan(options, changes.schema(), overwrite=False)
+        files = write_slices(changes.spark, changes.slices(), target.table)
+        target.commit([Written(files)], ledger.Batch(app, batch))
 
     def next_batch(self, app: str) -> int:
         from deltalake import DeltaTable as Stored
