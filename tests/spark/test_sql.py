@@ -252,3 +252,20 @@ def test_staging_that_was_left_behind_is_dropped_unless_somebody_uses_it(
     session.execute("call trunkline.maintain()")
     assert staging_tables(session) == [f"spark_staging_{young}"]
     assert left < used < young
+
+
+def test_bytes_of_a_row_are_those_on_disk_over_all_partitions(session: Session) -> None:
+    session.execute("create table narrow (id bigint primary key)")
+    session.execute("create table wide (id bigint primary key, t text) partition by hash (id)")
+    session.execute("create table w0 partition of wide for values with (modulus 2, remainder 0)")
+    session.execute("create table w1 partition of wide for values with (modulus 2, remainder 1)")
+    session.execute("alter table wide alter t set storage external")
+    session.execute("insert into narrow select generate_series(1, 1000)")
+    session.execute("insert into wide select i, repeat('x', 10000) from generate_series(1, 1000) i")
+    measured = "select trunkline._spark_row_bytes(%s)"
+    assert ask(session, measured, ["wide"]) == 0
+    session.execute("analyze narrow")
+    session.execute("analyze wide")
+    assert 30 <= ask(session, measured, ["narrow"]) <= 100
+    assert 10_000 <= ask(session, measured, ["wide"]) <= 13_000
+    assert ask(session, measured, ["nowhere"]) == 0

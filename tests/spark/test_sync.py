@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 import trunkline
 from trunkline.core.errors import Conflict, Invalid, NotFound
 from trunkline.spark import audit, backfill, sync
+from trunkline.spark.jobs.sync import most_keys
 from trunkline.spark.tube_lanes import Lanes
 from trunkline.testing import wait_until
 
@@ -78,6 +79,26 @@ def test_a_table_follows_inserts_updates_deletes_and_truncate(
     assert table(dsn, "app.copy") == table(dsn, "app.orders")
     assert sync(spark, "lake", "table:app.copy", dsn=dsn, once=True).rounds == 0
     assert not any(row.live_entries for row in tl.tube.stats("lake"))
+
+
+@pytest.mark.parametrize(
+    ("widths", "keys"), [([0], 419_430), ([100], 1_000_000), ([100, 10_000], 26_843)]
+)
+def test_a_round_takes_fewer_keys_where_rows_are_wide(widths: list[int], keys: int) -> None:
+    assert most_keys(widths) == keys
+
+
+def test_wide_rows_come_in_several_rounds(
+    spark: SparkSession, dsn: str, tl: SyncPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tl
+    run(dsn, FILL.format(first=1, last=100))
+    touch = "select trunkline.tube_touch('lake', 'app.orders', array['7'])"
+    run(dsn, f"{touch} from generate_series(1, 150)")  # a round takes at least a hundred entries
+    monkeypatch.setattr("trunkline.spark.jobs.sync._ROUND_BYTES", 1)
+    done = sync(spark, "lake", "table:app.copy", dsn=dsn, once=True)
+    assert done.rounds > 1
+    assert table(dsn, "app.copy") == table(dsn, "app.orders")
 
 
 def test_a_backfill_brings_rows_from_before_and_removes_what_is_gone(

@@ -70,6 +70,11 @@ def attached(tube: str, relation: str | None = None) -> Call[list[Attached]]:
     )
 
 
+def row_bytes(relation: str) -> Call[int]:
+    """How many bytes a row of a table has, about; 0 where nobody knows."""
+    return Call("_spark_row_bytes", {"relation": relation}, scalar, safe_to_repeat=True)
+
+
 def next_batch(app: str) -> Call[int]:
     """The number that the next batch of an application has."""
     return Call("spark_next_batch", {"app": app}, scalar, safe_to_repeat=True)

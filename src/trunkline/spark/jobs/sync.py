@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import Invalid, Unavailable
+from trunkline.spark import calls as spark_calls
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.arrivals import Arrivals
 from trunkline.spark.jobs.changes import Changes
@@ -29,7 +30,7 @@ from trunkline.spark.tube_rows import DELETED, Span
 from trunkline.tube import calls
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
 
 logger = telemetry.get_logger(__name__)
 
-_ROUND_KEYS = 400_000  # keys that one round takes at most: what tasks and a merge hold
+_ROUND_BYTES = 256 << 20  # rows that one round takes at most, about: what tasks and a merge hold
+_ROUND_KEYS = 1_000_000  # and keys
+_WIDE = 640  # bytes of a row of which nobody knows
 _ENTRY_KEYS = 250  # that an entry of a large statement has
 _PATIENCE = 0.5  # seconds that an idle sync waits for a wake-up
 
@@ -143,6 +146,9 @@ class Sync:
             )
         for table, target in found:
             self._tables[table.relation], self._targets[table.relation] = table, target
+        self._most_keys = most_keys(
+            self._db.run(spark_calls.row_bytes(relation)) for relation in self._tables
+        )
         self._done = Synced()
         self._lanes = Lanes(dsn, tube, name="spark sync")
         self._arrivals = Arrivals(dsn, ["tube:"])
@@ -198,7 +204,7 @@ class Sync:
         work = Round()
         # Backfill first: mostly nothing waits there, and what one leaves of its share others get.
         marks = sorted(self._lanes.marks().items(), key=lambda mark: -mark[0][1])
-        left = _ROUND_KEYS // _ENTRY_KEYS
+        left = self._most_keys // _ENTRY_KEYS
         for place, ((lane, priority), up_to) in enumerate(marks):
             most = max(100, left // (len(marks) - place))
             work.marks[lane, priority] = up_to
@@ -268,6 +274,11 @@ class Sync:
         target.write(gone, keys, *self._next(relation))
         self._done.collected += 1
         logger.info("collected", tube=self._tube, relation=relation, target=target.name)
+
+
+def most_keys(widths: Iterable[int]) -> int:
+    """How many keys a round takes, so that the rows behind them, of any table, can be held."""
+    return min(_ROUND_KEYS, _ROUND_BYTES // max((width or _WIDE for width in widths), default=1))
 
 
 def garbage(present: DataFrame, origin: DataFrame, keys: Sequence[str]) -> DataFrame:
