@@ -130,6 +130,11 @@ def release(*, max_events: int = 10_000) -> Call[int]:
     return Call("broker_release", {"max_events": max_events}, scalar, safe_to_repeat=True)
 
 
+def due_in() -> Call[float | None]:
+    """In how many seconds the next event that waits for its time is due."""
+    return Call("_broker_due_in", {}, scalar, safe_to_repeat=True)
+
+
 def next_due() -> Call[datetime | None]:
     """When the next event that waits for its time is due."""
     return Call("broker_next_due", {}, scalar, safe_to_repeat=True)

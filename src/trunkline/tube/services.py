@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.core import telemetry
 from trunkline.core.errors import Invalid, TrunklineError
+from trunkline.core.quiet import Quiet
 from trunkline.core.service import Service
 from trunkline.tube import calls
 from trunkline.tube.downstreams import make
@@ -33,9 +34,10 @@ class TubeSequencer(Service):
 
     def __init__(self, db: AsyncDb):
         self._db = db
+        self._quiet = Quiet(db)
 
     async def run_once(self) -> int:
-        return await self._db.run(calls.tick())
+        return await self._quiet.unless_still(lambda: self._db.run(calls.tick()))
 
 
 class Backfiller(Service):
