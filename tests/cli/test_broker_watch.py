@@ -36,7 +36,9 @@ def test_a_table_that_is_not_there_and_a_wrong_column_are_explained(
     sql: psycopg.Connection[Any], cli: Cli
 ) -> None:
     sql.execute("create table orders (id int primary key)")
-    assert cli("broker", "watch", "nonsense").code != 0
+    missing = cli("broker", "watch", "nonsense")
+    assert missing.code == 3
+    assert "schema.table" in missing.err
     refused = cli("broker", "watch", "orders", "--column", "nonsense")
     assert refused.code == 2
     assert '"nonsense"' in refused.err

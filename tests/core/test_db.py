@@ -156,7 +156,7 @@ def test_every_named_class_is_in_the_table() -> None:
     ("statement", "kind", "word"),
     [
         ("select 1 / 0", errors.DatabaseError, "division by zero"),
-        ("select * from nothing", errors.DatabaseError, "does not exist"),
+        ("select * from nothing", errors.NotFound, "does not exist"),
         ("select trunkline.nothing()", errors.SchemaMismatch, "trunkline db install"),
         ("select * from trunkline.nothing", errors.SchemaMismatch, "trunkline db install"),
         ("do $$ begin raise sqlstate 'TL499' using message = 'new'; end $$", None, "new"),

@@ -366,12 +366,12 @@ async def test_the_runner_notices_new_changed_and_removed_downstreams(tl: Platfo
         assert await runner.run_once() == 1
         await execute(tl, "insert into item values (1, 'a')")
         await tl.tube.tick()
-        await eventually(lambda: _count(tl, "first", 1), also=(trunkline.DatabaseError,))
+        await eventually(lambda: _count(tl, "first", 1), also=(trunkline.NotFound,))
         await tl.tube.downstream("items", "postgres", {"table": "second"})
         await runner.run_once()
         await execute(tl, "insert into item values (2, 'b')")
         await tl.tube.tick()
-        await eventually(lambda: _count(tl, "second", 1), also=(trunkline.DatabaseError,))
+        await eventually(lambda: _count(tl, "second", 1), also=(trunkline.NotFound,))
         await tl.tube.downstream("items", None)
         assert await runner.run_once() == 1
         assert await runner.run_once() == 0

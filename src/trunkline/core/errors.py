@@ -5,7 +5,7 @@
     TrunklineError
      +-- BadRequest        TL400  the call makes no sense as it was made
      +-- Forbidden         TL403  the role lacks a right
-     +-- NotFound          TL404  no such topic, group, partition, ...
+     +-- NotFound          TL404  no such topic, group, table, ...
      +-- Conflict          TL409  it is there already, differently; or a sequence ran backwards
      +-- PositionTrimmed   TL410  the position left with retention, or belongs to another history
      +-- TooLarge          TL413  a message or batch is over the limit
@@ -170,6 +170,8 @@ def from_database(error: psycopg.Error) -> TrunklineError:
         return SchemaMismatch(
             message, hint=f"{types}If the schema is missing or old, run: trunkline db install"
         )
+    if state == "42P01":
+        return NotFound(message, hint=hint or 'Name it as SQL does: schema.table, or "Table".')
     return DatabaseError(message, sqlstate=state, hint=hint)
 
 
