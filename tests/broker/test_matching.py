@@ -248,6 +248,37 @@ def test_events_are_matched_alike_whether_few_or_many_small_or_large(
     assert [len(one.payload) for one in read(session)] == [1] * 3 + [10_000] * 3 + [1] * 601
 
 
+@pytest.mark.parametrize("most", [10_000, 1_700, 400])
+@pytest.mark.parametrize("disturbed", [False, True])
+def test_many_events_are_matched_alike_whatever_was_held_or_rolled_back_among_them(
+    session: Session, other: Session, disturbed: bool, most: int
+) -> None:
+    def write(writer: Session, first: int, last: int) -> None:
+        writer.execute(
+            "insert into trunkline.event (topic, payload)"
+            " select 'order', jsonb_build_object('n', g) from generate_series(%s::int, %s) g",
+            [first, last],
+        )
+
+    subscribe(session, condition="(e.payload ->> 'n')::int % 3 = 0")
+    if disturbed:
+        write(other, 1, 10)
+        write(session, 11, 1_500)
+        write(other, 1_501, 1_510)
+        with session.transaction(force_rollback=True):
+            write(session, 0, 9)
+        write(session, 1_511, 4_000)
+        other.commit()
+    else:
+        for first in range(1, 4_000, 100):
+            write(session, first, first + 99)
+    tick(session)
+
+    assert match(session, max_events=most) == 4_000
+
+    assert [one.payload["n"] for one in read(session)] == list(range(3, 4_001, 3))
+
+
 def test_matching_is_refused_in_a_snapshot_of_its_own(session: Session) -> None:
     session.execute("begin isolation level repeatable read")
     with refused("TL400"):

@@ -6,11 +6,11 @@ declare
   known record;
 begin
   if batch is null then
-    select array_agg(b.bucket order by b.place) as buckets, array_agg(b.place order by b.place) as places, max(b.place) as last_place into known
-      from (select l.place, (hashtextextended(coalesce(l.key, l.topic), 0) & 63)::int as bucket from pg_temp.trunkline_batch l) b;
-    if cardinality(known.places) < known.last_place then  -- some have left: they have no bucket
-      return (select array_agg(coalesce(u.bucket, 0) order by p.place)
-                from generate_series(1, known.last_place) p (place) left join unnest(known.places, known.buckets) u (place, bucket) using (place));
+    select array_agg((hashtextextended(coalesce(b.key, b.topic), 0) & 63)::int order by b.place) as buckets, max(b.place) as last_place into known
+      from pg_temp.trunkline_batch b;
+    if cardinality(known.buckets) < known.last_place then  -- some have left: they have no bucket
+      return (select array_agg(coalesce((hashtextextended(coalesce(b.key, b.topic), 0) & 63)::int, 0) order by p.place)
+                from generate_series(1, known.last_place) p (place) left join pg_temp.trunkline_batch b using (place));
     end if;
     return known.buckets;
   end if;

@@ -3,11 +3,21 @@
 create or replace function trunkline._match_take(from_position bigint, max_events int)
 returns bigint language plpgsql set enable_seqscan = off set enable_nestloop = on set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
+  run record := trunkline._sequence_run('event', from_position, max_events);
   numbered record;
   slots text;
   way text := 'join lateral (select * from (%s) e where e.xid = p.xid and e.seq = p.seq) e on true';
 begin
   delete from pg_temp.trunkline_batch;
+  if run.n is not null then
+    execute format($sql$
+      insert into pg_temp.trunkline_batch (place, event_position, event_id, topic, key, payload, metadata, at, subscription)
+      select (e.seq - $4 + 1)::int, $1 + e.seq - $4, coalesce(e.event_id, e.seq), e.topic, e.key, e.payload, e.metadata, e.at, e.subscription
+        from (%s) e where (e.xid, e.seq) between ($2, $4) and ($3, $5) and e.seq between $4 and $5 $sql$,
+        coalesce(trunkline._sequence_slots('event', run.lowest, run.highest), 'select * from trunkline.event where false'))
+      using from_position, run.lowest, run.highest, run.first_seq, run.last_seq;
+    return from_position + run.n - 1;
+  end if;
   -- kept apart from the look-up, which is planned each time: planning over the slots of ticks takes longer than reading them
   select max(p.up_to) as last_one, min(p.xid) as lowest, max(p.xid) as highest, min(p.seq) as first_seq, max(p.seq) as last_seq,
          array_agg(p.up_to) as positions, array_agg(p.xid) as xids, array_agg(p.seq) as seqs
