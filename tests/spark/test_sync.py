@@ -288,6 +288,19 @@ def test_a_delta_table_follows_rows_that_stay_in_their_lane_and_rows_that_move(
     ]
 
 
+def test_a_backfill_that_finds_nothing_to_remove_writes_no_more_than_its_rows(
+    spark: SparkSession, dsn: str, tl: SyncPlatform, tmp_path: Path
+) -> None:
+    assert tl
+    path = str(tmp_path / "orders")
+    run(dsn, FILL.format(first=1, last=300))
+    sync(spark, "lake", f"delta:{path}", dsn=dsn, once=True)
+    before = DeltaTable(path).version()
+    done = backfill(spark, "lake", f"delta:{path}", dsn=dsn)
+    assert done.collected == 1
+    assert DeltaTable(path).version() == before + done.rounds
+
+
 def test_a_delta_table_follows_and_is_audited(
     spark: SparkSession, dsn: str, tl: SyncPlatform, tmp_path: Path
 ) -> None:

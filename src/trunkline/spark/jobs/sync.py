@@ -270,8 +270,12 @@ class Sync:
             .option("query", f"select {listed} from {table.relation} r where {table.condition}")
             .load()
         )
-        gone = garbage(present, origin, keys)
-        target.write(gone, keys, *self._next(relation))
+        gone = garbage(present, origin, keys).persist()
+        try:
+            if gone.count():
+                target.write(gone, keys, *self._next(relation))
+        finally:
+            gone.unpersist()
         self._done.collected += 1
         logger.info("collected", tube=self._tube, relation=relation, target=target.name)
 
