@@ -5,8 +5,8 @@ import sys
 
 import trunkline
 from trunkline.core.service import Loop
+from trunkline.tube.pace import Pace
 from trunkline.tube.services import TubeSequencer
-from trunkline.tube.worker import Pace
 
 
 async def main(dsn: str) -> None:

@@ -20,8 +20,8 @@ import trunkline
 from trunkline.core.errors import NotFound
 from trunkline.core.service import Loop
 from trunkline.testing import eventually
+from trunkline.tube.pace import Pace
 from trunkline.tube.services import Backfiller, TubeSequencer
-from trunkline.tube.worker import Pace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence

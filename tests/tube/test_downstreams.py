@@ -22,7 +22,7 @@ from trunkline.tube.downstreams.postgres import PostgresDownstream
 from trunkline.tube.downstreams.redis import RedisDownstream
 from trunkline.tube.downstreams.topic import TopicDownstream
 from trunkline.tube.models import Change, Version
-from trunkline.tube.worker import Pace
+from trunkline.tube.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -14,7 +14,7 @@ from trunkline.testing import eventually
 from trunkline.tube.delivery import Carried, Mirrored
 from trunkline.tube.downstreams.postgres import PostgresDownstream
 from trunkline.tube.models import KeyId
-from trunkline.tube.worker import Pace
+from trunkline.tube.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -13,14 +13,15 @@ import trunkline
 from trunkline.core.errors import Unavailable
 from trunkline.testing import eventually
 from trunkline.tube.downstreams.base import Downstream, Page
+from trunkline.tube.pace import Pace
 from trunkline.tube.services import TubeRunner
-from trunkline.tube.worker import Pace, Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from trunkline.platform import Platform
     from trunkline.tube.models import Change, Version
+    from trunkline.tube.worker import Worker
 
 HASTE = Pace(batch=2, parallelism=3, park_after=3, retry_first=0.01, poll_interval=0.02)
 
@@ -293,7 +294,7 @@ async def test_truncate_empties_the_downstream(tl: Platform) -> None:
 async def test_two_workers_share_the_lanes_and_never_one_of_them(
     tl: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trunkline.tube.worker._REJOIN_EVERY", 0.05)
+    monkeypatch.setattr("trunkline.tube.lanes._REJOIN_EVERY", 0.05)
     await tl.tube.ensure("items", lanes=4)
     await tl.tube.attach("items", "item", shard="id % 4")
     shelf = Shelf()

@@ -12,7 +12,7 @@ from trunkline.tube.downstreams.base import Downstream
 from trunkline.tube.downstreams.callable import CallableDownstream
 from trunkline.tube.enrichment import FunctionEnricher, QueryEnricher, RowEnricher
 from trunkline.tube.services import Backfiller, TubeRunner, TubeSequencer, worker_for
-from trunkline.tube.worker import Pace, Worker
+from trunkline.tube.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trunkline.core.service import Service
     from trunkline.tube.enrichment import Enricher
     from trunkline.tube.models import DownstreamRow
+    from trunkline.tube.pace import Pace
 
 
 class Tubes(AsyncFace):

@@ -13,7 +13,8 @@ from trunkline.core.service import Service
 from trunkline.tube import calls
 from trunkline.tube.downstreams import make
 from trunkline.tube.enrichment import QueryEnricher, RowEnricher
-from trunkline.tube.worker import Pace, Worker
+from trunkline.tube.pace import Pace
+from trunkline.tube.worker import Worker
 
 if TYPE_CHECKING:
     from trunkline.core.db import AsyncDb

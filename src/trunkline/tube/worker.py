@@ -1,9 +1,8 @@
 """`Worker`: takes the touches of a tube to its downstream, at least once, newest state last.
 
-It owns lanes (by lease and epoch), reads their entries, and keeps one `LaneQueue` per lane. Batches
-of keys go out in parallel (`delivery`), and what failed is noted. What failed comes
-back with back-off; a key that keeps failing is parked. Watermarks are acknowledged with the epoch;
-a worker that lost its lane is refused and forgets it.
+It reads the entries of the lanes that it owns (`lanes`), and keeps one `LaneQueue` for each.
+Batches of keys go out in parallel (`delivery`). What failed comes back with back-off; a key that
+keeps failing is parked. Control entries start the collection of `garbage`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import asyncio
 import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trunkline.core import telemetry
@@ -21,8 +19,10 @@ from trunkline.core.errors import LeaseLost, NotFound, TrunklineError, Unavailab
 from trunkline.core.service import Probe
 from trunkline.tube import calls
 from trunkline.tube.delivery import delivery_of
-from trunkline.tube.models import BACKFILL, LIVE, Entry, KeyId, Version
-from trunkline.tube.queue import LaneQueue, Pending, Place
+from trunkline.tube.garbage import Garbage
+from trunkline.tube.lanes import Lanes
+from trunkline.tube.models import BACKFILL, LIVE
+from trunkline.tube.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -33,53 +33,16 @@ if TYPE_CHECKING:
     from trunkline.core.listen import Listener, Subscription
     from trunkline.tube.downstreams.base import Downstream
     from trunkline.tube.enrichment import Enricher
-    from trunkline.tube.models import LaneShare
+    from trunkline.tube.lanes import Lane
+    from trunkline.tube.queue import Pending
 
 logger = telemetry.get_logger(__name__)
 
-_REJOIN_EVERY = 3.0
-_FAR_BEHIND = 1_000  # positions: what an idle lane may lag before it writes its cursor
 _READ_ENTRIES = 200
 _SEND_EVERY = 16  # entries: what is queued goes out while the rest of a read is being queued
 _ACK_EVERY = 0.1  # seconds, while batches are in flight
 _READ_POSITIONS = 20_000
-_GARBAGE_PAGE = 5_000
-_ROOM_POLL = 0.02
 _TROUBLE = (Unavailable, OSError, TimeoutError)
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How a worker goes about it.
-
-    ``batch`` keys go out together, four times as many where rows and documents are in one
-    database. Memory is bounded per lane by ``queue_keys`` plus what one read brings (200 entries).
-    """
-
-    batch: int = 1_000
-    parallelism: int = 4
-    queue_keys: int = 20_000
-    backfill_share: float = 0.2
-    exclude_backfill: bool = False
-    park_after: int = 8
-    retry_first: float = 0.5
-    retry_longest: float = 60.0
-    poll_interval: float = 0.25
-
-
-@dataclass(slots=True, eq=False)
-class Lane:
-    """A lane that is ours."""
-
-    number: int
-    lanes: int
-    epoch: int
-    queue: LaneQueue
-    acked: list[int]
-    controls: list[tuple[Place, Entry]] = field(default_factory=list)
-    surplus: bool = False
-    lost: bool = False
-    worked: bool = False
 
 
 class Worker:
@@ -104,19 +67,20 @@ class Worker:
         self._listener = listener
         self._downstream = downstream
         self._bring = delivery_of(db, enricher, downstream)
-        self._member = member
         self._pace = pace or Pace()
-        self._lanes: dict[int, Lane] = {}
+        self._lanes = Lanes(db, lease, tube=tube, member=member)
         self._tasks: set[asyncio.Task[None]] = set()
         self._collecting: set[asyncio.Task[None]] = set()
         self._trouble = Backoff(first=0.2, longest=10.0)
         self._hold_until = 0.0
-        self._rejoin_at = 0.0
         self._ack_at = 0.0
         self._sending = False
         self._delivered = 0
         self._turn = 0
         self._woken = asyncio.Event()
+        self._garbage = Garbage(
+            db, downstream, tube=tube, queue_keys=self._pace.queue_keys, tell=self._woken.set
+        )
         self._counter = telemetry.counter("tube_delivered_keys", tube=tube)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -146,7 +110,7 @@ class Worker:
         process = await self._lease.hold()
         await self._downstream.open()
         before = self._delivered
-        self._rejoin_at = 0.0
+        self._lanes.hasten()
         self._sending = True
         try:
             while await self._step(process) or self._unsettled():
@@ -176,8 +140,8 @@ class Worker:
     async def _step(self, process: UUID) -> bool:
         """One round: who owns what, read, send, acknowledge; whether there is more to do now."""
         try:
-            if time.monotonic() >= self._rejoin_at:
-                await self._rejoin(process)
+            if self._lanes.is_due:
+                await self._lanes.rejoin(process)
             read = await self._read()
             sent = self._send()
             if not self._tasks or time.monotonic() >= self._ack_at:
@@ -187,12 +151,12 @@ class Worker:
             return False
         except NotFound:  # the tube was dropped
             self._lanes.clear()
-            self._rejoin_at = time.monotonic() + _REJOIN_EVERY
+            self._lanes.postpone()
             return False
         return bool(read or sent)
 
     def _unsettled(self) -> bool:
-        return any(len(lane.queue) or lane.controls for lane in self._lanes.values()) or bool(
+        return any(len(lane.queue) or lane.controls for lane in self._lanes) or bool(
             self._tasks or self._collecting
         )
 
@@ -204,7 +168,7 @@ class Worker:
     async def _rest(self, stopped: asyncio.Task[bool]) -> None:
         """Wait for a wake-up, a batch that ends, a retry that is due, or the poll interval."""
         now = time.monotonic()
-        due = [at for lane in self._lanes.values() if (at := lane.queue.next_due()) is not None]
+        due = [at for lane in self._lanes if (at := lane.queue.next_due()) is not None]
         until = min([now + self._pace.poll_interval, *due])
         if self._hold_until > now:
             until = min(self._hold_until, now + self._pace.poll_interval)
@@ -216,48 +180,9 @@ class Worker:
         )
         woken.cancel()
 
-    async def _rejoin(self, process: UUID) -> None:
-        try:
-            shares = await self._db.run(calls.join(self.tube, process, member=self._member))
-        except LeaseLost:
-            await self._lease.renew()
-            return
-        self._rejoin_at = time.monotonic() + _REJOIN_EVERY
-        ours = {share.lane: share for share in shares}
-        for number, lane in list(self._lanes.items()):
-            if number not in ours or ours[number].epoch != lane.epoch:
-                self._lose(lane)
-        for share in shares:
-            lane = self._lanes.get(share.lane) or self._begin(share)
-            lane.surplus = share.surplus
-        leaving = [
-            lane.number for lane in self._lanes.values() if lane.surplus and not len(lane.queue)
-        ]
-        if leaving:
-            await self._acknowledge()
-            await self._db.run(calls.leave(self.tube, process, member=self._member, lanes=leaving))
-            for number in leaving:
-                del self._lanes[number]
-
-    def _begin(self, share: LaneShare) -> Lane:
-        lane = Lane(
-            share.lane,
-            share.lanes,
-            share.epoch,
-            LaneQueue(share.live_up_to, share.backfill_up_to),
-            [share.live_up_to, share.backfill_up_to],
-        )
-        self._lanes[share.lane] = lane
-        return lane
-
-    def _lose(self, lane: Lane) -> None:
-        lane.lost = True
-        self._lanes.pop(lane.number, None)
-        logger.info("lane lost", tube=self.tube, lane=lane.number, epoch=lane.epoch)
-
     async def _read(self) -> int:
         """Fill the queues of lanes that have room; how many entries came."""
-        roomy = [lane for lane in self._lanes.values() if self._has_room(lane)]
+        roomy = [lane for lane in self._lanes if self._has_room(lane)]
         if self._lanes and not roomy:
             return 0
         head = await self._db.run(calls.head())
@@ -309,12 +234,12 @@ class Worker:
         sent = 0
         if now < self._hold_until:
             return 0
-        for lane in self._lanes.values():
+        for lane in self._lanes:
             self._control(lane)
-        for lane in self._lanes.values():
+        for lane in self._lanes:
             lane.queue.wake(now)
         most = self._pace.batch * self._bring.stretch
-        lanes = deque(self._lanes.values())
+        lanes = deque(self._lanes)
         lanes.rotate(-self._turn)  # no lane is first for ever
         self._turn += 1
         while lanes and len(self._tasks) < self._pace.parallelism:
@@ -376,10 +301,7 @@ class Worker:
     async def _failed(self, lane: Lane, pending: Pending, reason: str, now: float) -> None:
         pending.attempts += 1
         if pending.attempts < self._pace.park_after:
-            wait = min(
-                self._pace.retry_first * 2 ** (pending.attempts - 1), self._pace.retry_longest
-            )
-            lane.queue.failed(pending, retry_at=now + wait)
+            lane.queue.failed(pending, retry_at=now + self._pace.retry_after(pending.attempts))
             return
         attachment, shard, key = pending.id
         try:
@@ -396,7 +318,7 @@ class Worker:
                 )
             )
         except LeaseLost:
-            self._lose(lane)
+            self._lanes.lose(lane)
         except TrunklineError:
             lane.queue.failed(pending, retry_at=now + self._pace.retry_longest)
         else:
@@ -414,77 +336,11 @@ class Worker:
             if entry.control == "backfill_start":
                 lane.queue.settle(place)
             else:
-                self._start(self._collecting, self._collect(lane, place, entry))
-
-    async def _collect(self, lane: Lane, place: Place, entry: Entry) -> None:
-        """Queue every document older than a backfill or truncate: its row decides about it.
-
-        What goes wrong here is tried again here, and holds nothing else back.
-        """
-        waits = Backoff(first=0.5, longest=30.0)
-        while not lane.lost:
-            try:
-                await self._queue_garbage(lane, place, entry)
-            except Exception as error:  # noqa: BLE001 - it is tried again
-                wait = waits.next()
-                logger.warning("garbage not listed", tube=self.tube, error=str(error))
-                await asyncio.sleep(wait)
-            else:
-                lane.queue.settle(place)
-                break
-        self._woken.set()
-
-    async def _queue_garbage(self, lane: Lane, place: Place, entry: Entry) -> None:
-        version = await self._bound(entry)
-        after: str | None = None
-        while not lane.lost:
-            page = await self._downstream.older_than(
-                entry.relation or "", None, version, after, _GARBAGE_PAGE
-            )
-            lane.queue.extend(
-                place,
-                (
-                    KeyId(entry.attachment or 0, shard, key)
-                    for shard, key in page.keys
-                    if shard % lane.lanes == lane.number
-                ),
-                relation=entry.relation,
-                op="D",
-            )
-            self._woken.set()
-            if page.after is None:
-                return
-            after = page.after
-            while len(lane.queue) >= self._pace.queue_keys:  # noqa: ASYNC110 - batches make room
-                await asyncio.sleep(_ROOM_POLL)
-
-    async def _bound(self, entry: Entry) -> Version:
-        if entry.control == "backfill_end":
-            return Version.parse(entry.payload["incarnation"], entry.payload["lsn"])
-        return await self._db.run(calls.version())
+                self._start(self._collecting, self._garbage.collect(lane, place, entry))
 
     async def _acknowledge(self) -> None:
         self._ack_at = time.monotonic() + _ACK_EVERY
-        for lane in list(self._lanes.values()):
-            marks = [lane.queue.watermark(LIVE), lane.queue.watermark(BACKFILL)]
-            moved = max(mark - acked for mark, acked in zip(marks, lane.acked, strict=True))
-            if moved <= 0 or (moved < _FAR_BEHIND and not lane.worked):
-                continue
-            try:
-                await self._db.run(
-                    calls.ack(
-                        self.tube,
-                        lane.number,
-                        lane.epoch,
-                        live_up_to=marks[LIVE],
-                        backfill_up_to=marks[BACKFILL],
-                    )
-                )
-                lane.acked = marks
-                lane.worked = marks != lane.queue.read_up_to
-            except LeaseLost:
-                self._lose(lane)
-                self._rejoin_at = 0.0
+        await self._lanes.acknowledge()
 
     def _hold(self, error: Exception) -> None:
         if time.monotonic() < self._hold_until:
@@ -503,6 +359,6 @@ class Worker:
             await asyncio.wait(tasks, timeout=30)
         with suppress(TrunklineError, OSError):
             await self._acknowledge()
-            await self._db.run(calls.leave(self.tube, process, member=self._member))
+            await self._lanes.leave(process)
         self._lanes.clear()
         await self._downstream.close()
