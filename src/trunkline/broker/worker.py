@@ -1,9 +1,7 @@
 """`HandlerWorker`: brings the events of a group to one handler, each key in order, none skipped.
 
 It registers the handler before anything is read, owns lanes (by lease and epoch), and reads ahead
-for all of them at once. Every lane has a task that handles its events one batch after the other and
-what failed before in between; so no key is ever handled twice at the same time. Positions are
-committed after the handler, or in its own transaction if it takes that.
+for all of them at once. Every lane has a task that handles its events (`lane_work`).
 
 What fails is set aside with its error, in the transaction that moves the position past it: for
 another try, or as a dead letter. Whatever goes wrong otherwise (the server is away, the lane went
@@ -22,6 +20,7 @@ from trunkline.broker.attempts import Attempts, Shared
 from trunkline.broker.calls import group
 from trunkline.broker.invocation import Withdrawn
 from trunkline.broker.lane import UNCOMMITTED, Lane
+from trunkline.broker.lane_work import LaneWork, set_within
 from trunkline.broker.subscription_calls import subscribe
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from trunkline.broker.attempts import Attempt
-    from trunkline.broker.delivered import Delivered, HandlerLane, RetryBatch
+    from trunkline.broker.delivered import HandlerLane
     from trunkline.broker.handlers import Handler
     from trunkline.core.db import AsyncDb
     from trunkline.core.lease import ProcessLease
@@ -48,9 +47,6 @@ if TYPE_CHECKING:
 
 logger = telemetry.get_logger(__name__)
 
-_FAR_BEHIND = 1_000  # deliveries: what an idle lane may lag before it commits its position
-_RETRIES_AT_ONCE = 10
-_SLOW = 0.5  # seconds
 _STOP_PATIENCE = 10.0  # seconds beyond the time that a handler may take
 
 
@@ -83,7 +79,8 @@ class HandlerWorker:
         self._member = member
         self.room = max(1, read_ahead) * handler.batch
         """Events of a lane that may wait here."""
-        self._attempts = Attempts(db, handler, shared or Shared(), self._told)
+        attempts = Attempts(db, handler, shared or Shared(), self._told)
+        self._lane_work = LaneWork(db, handler, attempts, self)
         self._tell = tell
         self._lanes: dict[int, Lane] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -210,7 +207,7 @@ class HandlerWorker:
     async def _rest(self) -> None:
         """Wait for a wake-up, or until it is time to look."""
         until = max(min(self._look_at, self._rejoin_at), self._hold_until)
-        await _is_set(self._woken, max(0.0, until - time.monotonic()))
+        await set_within(self._woken, max(0.0, until - time.monotonic()))
 
     async def _rejoin(self, process: UUID) -> None:
         handler = self.handler
@@ -281,11 +278,7 @@ class HandlerWorker:
     async def _read(self) -> bool:
         """Fill the queues of lanes that have room; whether anything came."""
         handler = self.handler
-        wanting = {
-            number: lane
-            for number, lane in self._lanes.items()
-            if lane.more and not lane.ends and len(lane.queue) * 2 <= self.room
-        }
+        wanting = {number: lane for number, lane in self._lanes.items() if self._wants_more(lane)}
         if not wanting:
             return False
         most = self.room - self.room // 2
@@ -319,6 +312,9 @@ class HandlerWorker:
             lane.add(events)
         return any(lane.more for lane in wanting.values())
 
+    def _wants_more(self, lane: Lane) -> bool:
+        return lane.more and not lane.ends and len(lane.queue) * 2 <= self.room
+
     def _skip(self, lanes: dict[int, Lane], error: PositionTrimmed) -> None:
         """What was not read in time has left: say so, and go on from the first there is."""
         logger.error("events lost", error=str(error), **self._about())
@@ -330,13 +326,7 @@ class HandlerWorker:
     async def _work(self, lane: Lane) -> None:
         """The task of a lane: handle what is there, in order, until the lane ends."""
         try:
-            while not (self._stopping or lane.ends):
-                lane.woken.clear()
-                lane.resting = False
-                if not await self._turn(lane):
-                    await self._idle(lane)
-            if not lane.lost:
-                await self._commit(lane)
+            await self._lane_work.run(lane)
         except asyncio.CancelledError:
             raise
         except LeaseLost:
@@ -349,88 +339,18 @@ class HandlerWorker:
             del self._tasks[lane.number]
             self._drop(lane)
 
-    async def _turn(self, lane: Lane) -> bool:
-        """One batch that failed before, one that is new; whether there was any."""
-        if not lane.has_work:
-            return False
-        async with self.admission(lane) as admitted:
-            return admitted and await self._handle_next(lane)
-
     def admission(self, _lane: Lane) -> AbstractAsyncContextManager[bool]:
         """Whether a lane may handle something now; for those who know when it had better not."""
         return nullcontext(True)  # noqa: FBT003 - what it yields
 
-    async def _handle_next(self, lane: Lane) -> bool:
-        if not lane.retries and lane.is_due():
-            lane.due = None
-            lane.retries.extend(await self._due(lane))
-            if len(lane.retries) == _RETRIES_AT_ONCE:
-                lane.expect(0)
-        busy = False
-        if lane.retries:
-            await self._attempts.again(lane, lane.retries.popleft())
-            busy = True
-        if not (self._stopping or lane.ends) and (
-            events := lane.take(1 if lane.is_suspect else self.handler.batch)
-        ):
-            if len(lane.queue) * 2 <= self.room and lane.more:
-                self._woken.set()
-            await self._first(lane, events)
-            busy = True
-        return busy
+    def took(self, lane: Lane) -> None:
+        """Events were taken from the queue of a lane: there may be room for more."""
+        if self._wants_more(lane):
+            self._woken.set()
 
-    async def _first(self, lane: Lane, events: list[Delivered]) -> None:
-        suspect, began = lane.is_suspect, time.monotonic()
-        await self._attempts.first(lane, events)
-        if not suspect:
-            if lane.must_commit():
-                await self._commit(lane)
-            return
-        lane.suspect_left -= 1
-        slow = time.monotonic() - began > _SLOW
-        if slow and lane.suspect_left <= UNCOMMITTED:  # before a slow one all others are committed
-            lane.suspect_left = 0
-        if not lane.is_suspect:
-            await self._attempts.trust(lane)
-
-    async def _due(self, lane: Lane) -> list[RetryBatch]:
-        handler = self.handler
-        return await self._db.run(
-            calls.retries(
-                handler.group,
-                handler.name,
-                lane.number,
-                lane.epoch,
-                max_batches=_RETRIES_AT_ONCE,
-                json_text=handler.takes_json_text,
-            )
-        )
-
-    async def _idle(self, lane: Lane) -> None:
-        """Nothing is to be done: commit after a moment, and wait until something is."""
-        if lane.worked and await _is_set(lane.woken, lane.commit_in()):
-            return
-        await self._commit(lane)
-        if lane.is_suspect and lane.has_read_all and not lane.queue:
-            lane.suspect_left = 0
-            await self._attempts.trust(lane)
-        lane.resting = True
+    def rests(self) -> None:
+        """A lane has nothing to do."""
         self._woken.set()
-        await _is_set(
-            lane.woken, None if lane.due is None else max(0.0, lane.due - time.monotonic())
-        )
-
-    async def _commit(self, lane: Lane) -> None:
-        up_to = lane.position()
-        if up_to <= lane.committed or not (
-            lane.worked or self._stopping or up_to - lane.committed >= _FAR_BEHIND
-        ):
-            return
-        handler = self.handler
-        await self._db.run(
-            calls.commit(handler.group, handler.name, lane.number, lane.epoch, up_to)
-        )
-        lane.has_committed(up_to)
 
     def _told(self, attempt: Attempt) -> None:
         if attempt.error is None:
@@ -477,16 +397,6 @@ class HandlerWorker:
         with suppress(TrunklineError, OSError):
             await self._leave(process)
         self._lanes.clear()
-
-
-async def _is_set(event: asyncio.Event, timeout: float | None) -> bool:
-    """Wait for an event; False when that takes too long."""
-    try:
-        async with asyncio.timeout(timeout):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True
 
 
 def _is_trouble(error: BaseException) -> bool:
