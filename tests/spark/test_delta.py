@@ -114,6 +114,23 @@ def test_an_upsert_replaces_inserts_and_deletes(tmp_path: Path) -> None:
     assert list((tmp_path / "table" / STAGING).iterdir()) == []
 
 
+def test_an_upsert_looks_only_into_files_that_may_have_its_keys(target: DeltaTarget) -> None:
+    for number in range(3):
+        append(target, number, *((number * 10 + place, "old") for place in range(10)))
+    assert upsert(target, 3, (19, "new"), (15, "new"))
+    metrics = DeltaTable(target.path).history(1)[0]["operationMetrics"]
+    assert int(metrics["num_target_files_skipped_during_scan"]) == 2
+    assert [row for row in content(target) if row[1] == "new"] == [(15, "new"), (19, "new")]
+    assert len(content(target)) == 30
+
+
+def test_the_largest_numbers_are_keys_too(target: DeltaTarget) -> None:
+    ends = (-(2**63), 2**63 - 1)
+    assert upsert(target, 0, *((end, "a") for end in ends))
+    assert upsert(target, 1, *((end, "b") for end in ends))
+    assert content(target) == [(end, "b") for end in ends]
+
+
 def test_a_key_that_comes_twice_is_refused_unless_an_order_tells_which_is_last(
     tmp_path: Path,
 ) -> None:

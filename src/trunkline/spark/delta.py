@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
@@ -31,7 +31,7 @@ from trunkline.core.errors import Conflict, Invalid
 from trunkline.spark.parquet_files import File, write_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 Mode = Literal["append", "upsert"]
 
@@ -132,8 +132,8 @@ class DeltaTarget:
                 if mode == "append":
                     self._append(table, files, properties, truncate=truncate)
                 else:
-                    source = self._source(files, keys, order_by)
-                    _merge(table, source, properties, tuple(keys), delete_flag, truncate=truncate)
+                    staged = self._staged(files, keys, order_by)
+                    _merge(table, staged, properties, tuple(keys), delete_flag, truncate=truncate)
                 break
             except CommitFailedError as error:
                 if attempt == _ATTEMPTS - 1:
@@ -205,27 +205,28 @@ class DeltaTarget:
             commit_properties=properties,
         )
 
-    def _source(
+    def _staged(
         self, files: Sequence[File], keys: Sequence[str], order_by: Sequence[str]
-    ) -> pa.Table | pa.RecordBatchReader:
+    ) -> _Staged:
         """The staged rows, one per key. Only keys are held in memory unless some come twice."""
         if not files:
-            return self.schema.empty_table()
+            return _Staged(self.schema.empty_table())
         rows = ds.dataset(
             [file.path for file in files], schema=self.schema, filesystem=self._files()
         )
         found = rows.to_table(columns=list(keys))
         if empty := [name for name in keys if found.column(name).null_count]:
             raise Invalid(f"a row has a key ({', '.join(empty)}) that is null.")
+        bounds = _bounds(found)
         if _one_row_per_key(found, keys):
-            return rows.scanner().to_reader()
+            return _Staged(rows.scanner().to_reader(), bounds)
         if not order_by:
             raise Invalid(
                 f"two rows of one batch have the same key ({', '.join(keys)}).",
                 hint="Which is last? Name the columns that tell it with the option orderBy,"
                 " or keep one row per key.",
             )
-        return last_rows(rows.to_table(), keys, order_by)
+        return _Staged(last_rows(rows.to_table(), keys, order_by), bounds)
 
     def _unstage(self, files: Sequence[File]) -> None:
         place = self._files()
@@ -251,6 +252,15 @@ class DeltaTarget:
         return fs.SubTreeFileSystem(root, local)
 
 
+@dataclass(frozen=True)
+class _Staged:
+    """Rows that are to be merged."""
+
+    rows: pa.Table | pa.RecordBatchReader
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Of keys that are numbers, the lowest and the highest."""
+
+
 def partition_columns(path: str) -> tuple[str, ...]:
     """What a table is partitioned by; nothing when there is none."""
     if not DeltaTable.is_deltatable(path):
@@ -273,26 +283,35 @@ def last_rows(rows: pa.Table, keys: Sequence[str], order_by: Sequence[str]) -> p
     return rows.take(last.column(f"{place}_min"))
 
 
+def _bounds(keys: pa.Table) -> dict[str, tuple[int, int]]:
+    numbers = [field.name for field in keys.schema if pa.types.is_integer(field.type)]
+    found = {name: pc.min_max(keys.column(name)).as_py() for name in numbers}
+    return {name: (bounds["min"], bounds["max"]) for name, bounds in found.items()}
+
+
 def _one_row_per_key(rows: pa.Table, keys: Sequence[str]) -> bool:
     return bool(rows.group_by(list(keys)).aggregate([]).num_rows == rows.num_rows)
 
 
 def _merge(
     table: DeltaTable,
-    source: pa.Table | pa.RecordBatchReader,
+    staged: _Staged,
     properties: CommitProperties,
     keys: tuple[str, ...],
     delete_flag: str | None,
     *,
     truncate: bool,
 ) -> None:
-    columns = [name for name in source.schema.names if name != delete_flag]
+    columns = [name for name in staged.rows.schema.names if name != delete_flag]
     stays = f's."{delete_flag}" is not true' if delete_flag else None
     values = {f'"{name}"': f's."{name}"' for name in columns}
+    equal = [f't."{key}" = s."{key}"' for key in keys]
+    # follows from the rest, and lets Delta leave files alone whose keys are all beyond
+    within = [f't."{key}" between {low} and {high}' for key, (low, high) in staged.bounds.items()]
     # nothing of the table matches when it is to be emptied: all of it leaves, the rows come
-    same = "false" if truncate else " and ".join(f't."{key}" = s."{key}"' for key in keys)
+    same = "false" if truncate else " and ".join(equal + within)
     merger = table.merge(
-        source, same, source_alias="s", target_alias="t", commit_properties=properties
+        staged.rows, same, source_alias="s", target_alias="t", commit_properties=properties
     )
     if truncate:
         merger = merger.when_not_matched_by_source_delete()

@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from trunkline.log.bench.measure import Side
 
 
+SIZES = (1_000_000, 3_000_000, 10_000_000)
+
+
 async def scale(lab: Lab) -> AsyncGenerator[Row]:
     """Rows per second at 1 and 2 cores, and at 1, 3 and 10 million rows (``--full``)."""
-    sizes = (1_000_000, 3_000_000, 10_000_000) if lab.full else (10_000, 20_000)
+    sizes = SIZES if lab.full else (10_000, 20_000)
     most = [1, 2] if lab.full else [None]
     curves: dict[tuple[str, int], list[list[float]]] = {}
     for n in sizes:
