@@ -8,8 +8,10 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from psycopg import sql
+
 from trunkline.log.bench.measure import Row
-from trunkline.spark.bench.ground import fill_topic, read_topic, spark_session, turn
+from trunkline.spark.bench.ground import SCHEMA, fill_topic, read_topic, spark_session, turn
 from trunkline.spark.bench.read import summed
 from trunkline.spark.bench.sync import change, orders
 from trunkline.spark.jobs import sync as job
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 
 SIZES = (1_000_000, 3_000_000, 10_000_000)
+_WARM_TURNS = 5
+_WARM_ROWS = 50_000
 
 
 async def scale(lab: Lab) -> AsyncGenerator[Row]:
@@ -37,6 +41,7 @@ async def scale(lab: Lab) -> AsyncGenerator[Row]:
             for cores in most:
                 with _on(cores) as spark:
                     used = spark.sparkContext.defaultParallelism
+                    _warm_up(spark, lab, topic, tube, f"{place}/warm {used}")
                     sides = {
                         "read": turn(n, partial(_read, spark, lab, topic)),
                         "sync": turn(
@@ -58,6 +63,16 @@ async def scale(lab: Lab) -> AsyncGenerator[Row]:
         )
 
 
+def _warm_up(spark: SparkSession, lab: Lab, topic: str, tube: str, path: str) -> None:
+    """Let workers start and the JVM compile before anything is timed."""
+    for _ in range(_WARM_TURNS):
+        summed(read_topic(spark, lab, topic).where(f"offset <= {_WARM_ROWS}"))
+    table = sql.Identifier(SCHEMA, "orders")
+    some = sql.SQL("update {} set total = total + 1 where id <= %s").format(table)
+    lab.watcher.execute(some, [_WARM_ROWS])
+    _sync(spark, lab, tube, path)
+
+
 def _read(spark: SparkSession, lab: Lab, topic: str) -> None:
     summed(read_topic(spark, lab, topic))
 
@@ -67,7 +82,7 @@ def _sync(spark: SparkSession, lab: Lab, tube: str, path: str) -> None:
 
 
 async def _rate(side: Side, turns: int) -> float:
-    """The first turn starts workers and compiles: it is not counted where there are more."""
+    """The first turn is not counted where there are more."""
     found = [await side(0) for _ in range(turns)]
     return round(median(part.rate for part in found[min(1, turns - 1) :]), 1)
 
