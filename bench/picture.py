@@ -24,6 +24,9 @@ def draw(result: Mapping[str, Any], file: Path) -> None:
                 label = f"{one['cores']} core{'s' if one['cores'] > 1 else ''}"
                 axes.plot([n / 1e6 for n in rows], [r / 1e3 for r in rates], "o-", label=label)
         axes.set(title=job, xlabel="million rows", ylabel="thousand rows per second", xscale="log")
+        sizes = sorted({n / 1e6 for one in found for n, _ in one["rows_and_rows_per_second"]})
+        axes.set_xticks(sizes, [f"{n:g}" for n in sizes])
+        axes.minorticks_off()
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
         axes.legend()
