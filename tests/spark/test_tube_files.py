@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def touched(dsn: str) -> Slice:
-    """Two thousand changed rows, and ten thousand that stayed as they were."""
+    """Two thousand changed rows, and three thousand that stayed as they were."""
     with psycopg.connect(dsn, autocommit=True) as session:
         session.execute("create table item (id bigint primary key, name text)")
-        session.execute("insert into item select i, 'old' from generate_series(1, 12000) i")
+        session.execute("insert into item select i, 'old' from generate_series(1, 5000) i")
         session.execute("analyze item")
         with trunkline.connect_sync(dsn) as platform:
             platform.tube.ensure("lake")

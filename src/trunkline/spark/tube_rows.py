@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 DELETED = "_deleted"
 
-_LOOK_UP = 8  # rows of a scan that cost about as much as looking one up
+_LOOK_UP = 3  # rows of a scan that cost about as much as looking one up
 _JOINED = ("set enable_nestloop = off", "set work_mem = '64MB'")
 
 _TOUCHES = """
