@@ -102,11 +102,12 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.flying)
     @rule(data=st.data())
     def done(self, data: st.DataObject) -> None:
-        key = data.draw(st.sampled_from(sorted(self.flying)))
-        pending, satisfied = self.flying.pop(key)
-        self.queue.done(pending)
-        for ask in satisfied:
-            del self.owed[ask]
+        keys = data.draw(st.sets(st.sampled_from(sorted(self.flying)), min_size=1))
+        batch = [self.flying.pop(key) for key in keys]
+        self.queue.done([pending for pending, _ in batch])
+        for _, satisfied in batch:
+            for ask in satisfied:
+                del self.owed[ask]
 
     @precondition(lambda self: self.flying)
     @rule(data=st.data(), wait=st.integers(0, 3))
@@ -151,12 +152,12 @@ class QueueMachine(RuleBasedStateMachine):
         for place in sorted(self.controls):
             self.queue.settle(place)
         for pending, _ in self.flying.values():
-            self.queue.done(pending)
+            self.queue.done([pending])
         self.queue.wake(self.time + 100)
         for _ in range(100):
             taken = self.queue.take(3, backfill_share=SHARE)
             for pending in taken:
-                self.queue.done(pending)
+                self.queue.done([pending])
             if not taken:
                 break
         assert len(self.queue) == 0
@@ -176,11 +177,11 @@ def test_touches_that_come_during_a_delivery_cause_exactly_one_more() -> None:
     for position in (2, 3, 4):
         queue.add(LIVE, entry(position, "a", op="D", payload={"n": position}))
     assert queue.take(10, backfill_share=SHARE) == []
-    queue.done(first)
+    queue.done([first])
     assert queue.watermark(LIVE) == 1
     (second,) = queue.take(10, backfill_share=SHARE)
     assert (second.touch().op, second.touch().payload) == ("D", {"n": 4})
-    queue.done(second)
+    queue.done([second])
     assert queue.take(10, backfill_share=SHARE) == []
 
 
@@ -202,7 +203,7 @@ def test_one_id_in_two_entries_is_delivered_once_and_both_are_done() -> None:
     taken = queue.take(10, backfill_share=SHARE)
     assert ids(taken) == ["a", "b"]
     for pending in taken:
-        queue.done(pending)
+        queue.done([pending])
     assert queue.watermark(LIVE) == 2
 
 
@@ -233,9 +234,9 @@ def test_a_touch_of_a_delayed_key_waits_with_it_and_what_came_in_flight_too() ->
     again, other = queue.take(10, backfill_share=SHARE)
     assert (again.id.key, again.attempts, again.touch().op) == ("a", 3, "U")
     queue.read_up_to = [4, 1]
-    queue.done(again)
+    queue.done([again])
     assert (queue.watermark(LIVE), queue.watermark(BACKFILL)) == (3, 1)
-    queue.done(other)
+    queue.done([other])
     assert queue.watermark(LIVE) == 4
 
 
@@ -307,7 +308,7 @@ def test_a_control_entry_holds_the_watermark_until_it_and_its_keys_are_done() ->
     taken = queue.take(10, backfill_share=SHARE)
     assert sorted(ids(taken)) == ["a", "b", "z"]
     for pending in taken:
-        queue.done(pending)
+        queue.done([pending])
     assert queue.watermark(LIVE) == 0
     queue.settle((LIVE, 1))
     assert queue.watermark(LIVE) == 2

@@ -8,14 +8,15 @@ it run exactly once more. A position counts as done when all keys of its entry a
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from dataclasses import dataclass
-from itertools import count, islice, repeat
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any
 
-from trunkline.tube.models import BACKFILL, LIVE, Entry, KeyId, Touch
+from trunkline.tube.models import BACKFILL, LIVE, Entry, KeyId, Touch, key_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 Place = tuple[int, int]
 """Priority and position of an entry."""
@@ -73,13 +74,19 @@ class LaneQueue:
             self._open[priority][entry.up_to] = 1
         elif entry.keys:
             places = ((priority, entry.up_to),)
-            keys = dict.fromkeys(entry.keys)
-            self._open[priority][entry.up_to] = len(keys)
-            for key_id in map(KeyId, repeat(entry.attachment or 0), repeat(entry.shard), keys):
-                told = Pending(key_id, entry.relation, entry.op, entry.payload, priority, places)
-                pending = self._join(told)
-                if pending is not told:
-                    pending.heed(told)
+            ids = key_ids(entry.attachment or 0, entry.shard, dict.fromkeys(entry.keys))
+            told = [
+                Pending(key_id, entry.relation, entry.op, entry.payload, priority, places)
+                for key_id in ids
+            ]
+            self._open[priority][entry.up_to] = len(ids)
+            if self._knows_none(ids):
+                self._waiting[priority].update(zip(ids, told, strict=True))
+                return
+            for wanted in told:
+                pending = self._join(wanted)
+                if pending is not wanted:
+                    pending.heed(wanted)
 
     def extend(self, place: Place, ids: Iterable[KeyId], *, relation: str | None, op: str) -> None:
         """Queue further keys for an entry that is open; what touched them before tells more."""
@@ -105,13 +112,16 @@ class LaneQueue:
         self._backfill_credit = max(0.0, credit - len(backfill))
         return live + backfill
 
-    def done(self, pending: Pending) -> None:
-        """A key was delivered, or set aside."""
-        del self._flying[pending.id]
-        for place in pending.places:
-            self._close(place)
-        if again := self._again.pop(pending.id, None):
-            self._enqueue(again)
+    def done(self, batch: Sequence[Pending]) -> None:
+        """Keys were delivered, or set aside."""
+        for pending in batch:
+            del self._flying[pending.id]
+        for place, keys in Counter(chain.from_iterable([p.places for p in batch])).items():
+            self._close(place, keys)
+        if self._again:
+            for pending in batch:
+                if again := self._again.pop(pending.id, None):
+                    self._enqueue(again)
 
     def failed(self, pending: Pending, *, retry_at: float) -> None:
         """A key was not delivered; it comes back at a time, with what touched it meanwhile."""
@@ -138,6 +148,11 @@ class LaneQueue:
         """Everything of a priority at or below this position is done."""
         first = next(iter(self._open[priority]), None)
         return self.read_up_to[priority] if first is None else first - 1
+
+    def _knows_none(self, ids: Sequence[KeyId]) -> bool:
+        return all(
+            held.keys().isdisjoint(ids) for held in (*self._waiting, self._flying, self._delayed)
+        )
 
     def _join(self, wanted: Pending) -> Pending:
         """Queue a key, or let what is queued for it already count for its place as well."""
@@ -170,15 +185,15 @@ class LaneQueue:
 
     def _first(self, priority: int, most: int) -> list[Pending]:
         waiting = self._waiting[priority]
-        taken = list(islice(waiting.values(), max(most, 0)))
-        for pending in taken:
-            del waiting[pending.id]
-            self._flying[pending.id] = pending
-        return taken
+        taken = dict(islice(waiting.items(), max(most, 0)))
+        for key in taken:
+            del waiting[key]
+        self._flying.update(taken)
+        return list(taken.values())
 
-    def _close(self, place: Place) -> None:
+    def _close(self, place: Place, keys: int = 1) -> None:
         priority, position = place
-        left = self._open[priority][position] - 1
+        left = self._open[priority][position] - keys
         if left:
             self._open[priority][position] = left
         else:

@@ -287,12 +287,9 @@ class Worker:
                 lane.queue.failed(pending, retry_at=self._hold_until)
             return
         self._trouble.reset()
-        for pending in batch:
-            reason = failures.get(pending.id) if failures else None
-            if reason is None:
-                lane.queue.done(pending)
-            else:
-                await self._failed(lane, pending, reason, now)
+        lane.queue.done([pending for pending in batch if pending.id not in failures])
+        for pending in [pending for pending in batch if pending.id in failures]:
+            await self._failed(lane, pending, failures[pending.id], now)
         done = len(batch) - len(failures)
         self._delivered += done
         self._counter.inc(done)
@@ -323,7 +320,7 @@ class Worker:
             lane.queue.failed(pending, retry_at=now + self._pace.retry_longest)
         else:
             logger.warning("parked", tube=self.tube, key=key, shard=shard, error=reason)
-            lane.queue.done(pending)
+            lane.queue.done([pending])
 
     def _control(self, lane: Lane) -> None:
         """Start what control entries ask for, once their time has come."""
