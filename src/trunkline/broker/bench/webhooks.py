@@ -51,8 +51,12 @@ _REMOVE = """
 
 
 async def webhooks(lab: Lab) -> AsyncGenerator[Row]:
-    """5,000 events a second for 1,000 endpoints; then the same while one of them hangs."""
-    endpoints, rate, seconds = (20, 200, 2) if lab.quick else (1_000, 5_000, 30)
+    """6,000 events a second for 1,000 endpoints; then the same while one of them hangs.
+
+    More is offered than the 5,000 asked for: what counts is the time from the first event
+    published to the last one there, in which even a sender that keeps up comes behind its offer.
+    """
+    endpoints, rate, seconds = (20, 200, 2) if lab.quick else (1_000, 6_000, 25)
     with _receiver() as (receiver, port), _allowed(lab):
         async with _sending(lab, endpoints, port) as topic:
             await _turn(lab, receiver, topic, endpoints, endpoints, 1.0)  # until all have begun
@@ -60,14 +64,14 @@ async def webhooks(lab: Lab) -> AsyncGenerator[Row]:
             receiver.send("hang")
             held = await _turn(lab, receiver, topic, endpoints, rate, seconds, hanging=1)
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    about = f"{endpoints} endpoints, {rate} events/s"
+    about = f"{endpoints} endpoints, {rate} events/s offered"
     yield Row(
         "webhooks",
         f"{about}: delivered",
         free.rate,
         unit="events/s",
         ours=free,
-        target=None if lab.quick else Target(at_least=0.95 * rate),
+        target=None if lab.quick else Target(at_least=5_000),
         note=f"p50 {free.p50_ms:g} ms, p99 {free.p99_ms:g} ms; {megabytes} MB in all",
         details={"megabytes": megabytes},
     )
