@@ -30,20 +30,37 @@ _SHAPES = (
 )
 
 
+# The least that keeping rows by a trigger can cost: JSON and a time, no index, no topic, no id.
+_KEEP = """
+create table bench_watch.rows (at timestamptz not null default clock_timestamp(), payload jsonb);
+create function bench_watch.keep() returns trigger language plpgsql as $$
+begin
+  insert into bench_watch.rows (payload) select to_jsonb(a) from added a;
+  return null;
+end $$;
+create trigger keep after insert on bench_watch.kept referencing new table as added
+  for each statement execute function bench_watch.keep();
+"""
+
+
 async def watch(lab: Lab) -> AsyncGenerator[Row]:
-    """Inserts into a watched table, and into one that is watched no longer."""
+    """Inserts into a watched table, and into one that is watched no longer.
+
+    What the least of all triggers costs is shown beside it.
+    """
     lab.watcher.execute("drop schema if exists bench_watch cascade")
     lab.watcher.execute("create schema bench_watch")
     lab.watcher.execute("create sequence bench_watch.ids cache 100")
-    for name in ("bare", "watched", "unwatched"):
+    for name in ("bare", "kept", "watched", "unwatched"):
         lab.watcher.execute(
             sql.SQL("create table {} ({})").format(
                 sql.Identifier("bench_watch", name), sql.SQL(_COLUMNS)
             )
         )
-        if name != "bare":
+        if name in ("watched", "unwatched"):
             lab.db.run(watch_calls.watch(f"bench_watch.{name}"))
     lab.db.run(watch_calls.unwatch("bench_watch.unwatched"))
+    lab.watcher.execute(_KEEP)
     # as autovacuum leaves them; it is off while we measure
     lab.watcher.execute("vacuum trunkline.ring, trunkline.incarnation")
     try:
@@ -62,6 +79,9 @@ async def watch(lab: Lab) -> AsyncGenerator[Row]:
                     unwatched = _side(connections, "unwatched", rows)
                     contenders[f"{shape}, unwatched vs bare"] = unwatched
                     targets.append(Target(at_least=0.95))
+                    least = _side(connections, "kept", rows)
+                    contenders[f"{shape}, kept as JSON by a bare trigger vs bare"] = least
+                    targets.append(None)
                 measured = {
                     what: Contender(side, wanted)
                     for (what, side), wanted in zip(contenders.items(), targets, strict=True)
