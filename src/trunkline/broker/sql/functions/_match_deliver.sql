@@ -16,14 +16,16 @@ begin
       from (select w.group_id, buckets[f.place] * w.lanes / 64 as lane, f.place, f.subscription
               from unnest(places, _match_deliver.subscriptions) f (place, subscription) join whose w using (subscription)) i
      group by 1, 2),
+  numbered as (
+    select l.*, after + 1 + sum(l.n) over (order by l.group_id, l.lane) - l.n as first from lane l),
   part as (
-    select l.group_id, l.lane, p.done, least(l.n - p.done, 1000) as n,
+    select l.group_id, l.lane, l.first + p.done as first, least(l.n - p.done, 1000) as n,
            l.positions[p.done + 1 : p.done + 1000] as positions, l.subscriptions[p.done + 1 : p.done + 1000] as subscriptions
-      from lane l cross join lateral generate_series(0, l.n - 1, 1000) p (done)),
+      from numbered l cross join lateral generate_series(0, l.n - 1, 1000) p (done)),
   written as (
     insert into trunkline.delivery (slot, group_id, lane, first, n, lowest, positions, subscriptions, at)
     select (select r.current from trunkline.ring r where r.ring = 'delivery'), p.group_id, p.lane,
-           after + 1 + sum(p.n) over (order by p.group_id, p.lane, p.done) - p.n, p.n, p.positions[1], p.positions, p.subscriptions, clock_timestamp()
+           p.first, p.n, p.positions[1], p.positions, p.subscriptions, clock_timestamp()
       from part p
     returning group_id, lane, first + n - 1 as last_one)
   select coalesce(max(w.last_one), after), array_agg(format('broker:group:%s:%s', w.group_id, w.lanes)) into last_number, woken
