@@ -21,8 +21,9 @@ SERVERS = {"server", "own_server", "home"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what speaks to a server, and what starts a JVM: its first test waits for the start.
 
-    Those with a JVM come before all others: so they stay with one process, which needs one session
-    for them, and at the end there are short ones for every process.
+    Those with a JVM come before all others, and first of them what is given most time: so they stay
+    with one process, which needs one session for them, and at the end there are short ones for
+    every process.
     """
     for item in items:
         used = set(getattr(item, "fixturenames", ()))
@@ -32,4 +33,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(300))
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+    items.sort(key=_time_with_a_jvm, reverse=True)
+
+
+def _time_with_a_jvm(item: pytest.Item) -> float:
+    """The seconds that a test with a JVM may take; none for others."""
+    given = item.get_closest_marker("timeout")
+    return given.args[0] if item.get_closest_marker("spark") and given else 0
