@@ -44,7 +44,6 @@ def daemon(kind: str, *words: str, folder: str) -> Iterator[None]:
         env=os.environ
         | {
             "JAVA_HOME": str(find_java()),
-            "SPARK_HOME": str(home),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_IP": HOST,
             "SPARK_LOG_DIR": folder,

@@ -7,12 +7,13 @@ import os
 import re
 import sys
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core.errors import BadRequest, TrunklineError
+from trunkline.spark.home import compiled
 from trunkline.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def session(
         master = master or "local[*]"
         builder = builder.master(master)
     settings = dict(SETTINGS)
-    if master and master.startswith("local"):
+    local = master is not None and master.startswith("local")
+    if local:
         settings |= _LOCAL
         settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 2)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -102,7 +104,9 @@ def session(
         builder = builder.config(name, value)
     atexit.unregister(_end_server)
     atexit.register(_end_server)
-    return register(builder.getOrCreate())
+    with compiled() if local else nullcontext():
+        made = builder.getOrCreate()
+    return register(made)
 
 
 def _end_server() -> None:
