@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from psycopg.conninfo import conninfo_to_dict
 from pyspark.errors import StreamingQueryException
 from tests.fixtures.asking import ask
-from tests.fixtures.spark import DURABLE
+from tests.fixtures.spark import DURABLE, environment_of_a_jvm
 from tests.log.archiving import drop_archived
 from tests.log.steps import create, seal
 from tests.spark.stream_job import BATCH, PATIENCE, Trap, set_traps, start_stream
@@ -120,6 +120,7 @@ def driver(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     with (folder / "said").open("w") as output:
         process = subprocess.Popen(
             [sys.executable, *words],
+            env=os.environ | environment_of_a_jvm(),
             stdout=output,
             stderr=subprocess.STDOUT,
             text=True,
