@@ -13,12 +13,14 @@ begin
   else
     has_direct := exists (select from unnest(batch) b where b.subscription is not null);
   end if;
+  with wanted as (
+    select c.kind, trunkline._match_statement(c, source => source) as statement from trunkline.broker_condition c
+     where exists (select from trunkline.broker_subscription_live s where s.condition_id = c.condition_id)
+    union all
+    select 'json', format('select b.place, s.subscription from %s b join trunkline.broker_subscription s on s.subscription = b.subscription', source)
+     where has_direct)
   select array_agg(f.place), array_agg(f.subscription) into places, subscriptions
-    from (select r.place, r.subscription
-            from trunkline._match_run('json', format('select b.place, s.subscription from %s b join trunkline.broker_subscription s on s.subscription = b.subscription', source), batch) r
-           where has_direct
+    from (select r.place, r.subscription from wanted w cross join lateral trunkline._condition_run(w.statement, batch) r where w.kind = 'sql'
           union all
-          select r.place, r.subscription
-            from trunkline.broker_condition c cross join lateral trunkline._match_run(c.kind, trunkline._match_statement(c, source => source), batch) r
-           where exists (select from trunkline.broker_subscription_live s where s.condition_id = c.condition_id)) f;
+          select r.place, r.subscription from wanted w cross join lateral trunkline._match_run(w.kind, w.statement, batch) r where w.kind <> 'sql') f;
 end $$;
