@@ -21,7 +21,7 @@ from trunkline.broker.forwarder import BrokerForwarder
 from trunkline.core import migrate
 from trunkline.core.listen import Listener
 from trunkline.core.service import Loop, Supervisor
-from trunkline.log.batches import decode
+from trunkline.log.decoding import decode
 from trunkline.testing import eventually, wait_until
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from tests.log.steps import TOPIC, configure, fetch, maintain
 from trunkline.core.db import execute
 from trunkline.log import calls
 from trunkline.log.archive_file import write
-from trunkline.log.batches import decode
+from trunkline.log.decoding import decode
 from trunkline.log.models import Archived, ArchivedFile, SealedSegment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from trunkline.log.batches import DecodedBatch
+    from trunkline.log.decoding import DecodedBatch
 
 CHECKSUM = "columns-sha256:" + "0" * 64
 

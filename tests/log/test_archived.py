@@ -21,7 +21,8 @@ from trunkline import Invalid, NotFound, PositionTrimmed
 from trunkline.log import archived as reading
 from trunkline.log.archive import SCHEMA, Digest, rows
 from trunkline.log.archived import ArchivedSegment
-from trunkline.log.batches import Codec, StoredBatch, decode, pack
+from trunkline.log.batches import Codec, StoredBatch, pack
+from trunkline.log.decoding import decode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

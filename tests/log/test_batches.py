@@ -20,15 +20,14 @@ from hypothesis import strategies as st
 from trunkline.core.errors import Invalid, TooLarge
 from trunkline.log.batches import (
     Codec,
-    DecodedBatch,
     PackedBatch,
     StoredBatch,
-    decode,
     pack,
     pack_arrow,
     partition_of,
     route,
 )
+from trunkline.log.decoding import DecodedBatch, decode
 
 GOLDEN = Path(__file__).parent / "golden"
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)

@@ -13,7 +13,8 @@ from psycopg import sql
 from tests.fixtures.asking import Session, ask, call, column
 from tests.log.steps import TOPIC, append, create, create_anew, current_segment, fetch, problems
 
-from trunkline.log.batches import StoredBatch, decode, pack, partition_of
+from trunkline.log.batches import StoredBatch, pack, partition_of
+from trunkline.log.decoding import decode
 
 GOLDEN = Path(__file__).parent / "golden"
 BYTES = (

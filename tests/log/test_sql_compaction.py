@@ -32,7 +32,7 @@ from tests.log.steps import (
     segments,
 )
 
-from trunkline.log.batches import decode
+from trunkline.log.decoding import decode
 
 if TYPE_CHECKING:
     from tests.fixtures.asking import Connect

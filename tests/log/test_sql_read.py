@@ -35,7 +35,8 @@ from tests.log.steps import (
 )
 
 from trunkline.core.binaries import find_binaries
-from trunkline.log.batches import Codec, decode, pack
+from trunkline.log.batches import Codec, pack
+from trunkline.log.decoding import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -36,7 +36,7 @@ from tests.log.steps import (
 )
 
 from trunkline.core.binaries import find_binaries
-from trunkline.log.batches import decode
+from trunkline.log.decoding import decode
 from trunkline.testing import wait_until
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from trunkline.log.batches import DecodedBatch
+    from trunkline.log.decoding import DecodedBatch
 
 CHECKSUM = "columns-sha256"
 SCHEMA = pa.schema(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from trunkline.log.batches import DecodedBatch
+    from trunkline.log.decoding import DecodedBatch
     from trunkline.log.models import SealedSegment
 
 _GROUP_ROWS = 65_536

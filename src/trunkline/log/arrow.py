@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trunkline.core.errors import Invalid
-from trunkline.log.batches import Column, Joined, check_largest
+from trunkline.log.batches import Joined, check_largest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trunkline.log.batches import DecodedBatch
+    from trunkline.log.decoding import Column, DecodedBatch
 
 _MOMENT = pa.timestamp("us", tz="UTC")
 

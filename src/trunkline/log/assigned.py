@@ -21,14 +21,15 @@ from trunkline.core.errors import (
 )
 from trunkline.log import calls
 from trunkline.log.archived import ArchivedReader, fetch
-from trunkline.log.batches import DecodedBatch, StoredBatch, decode
 from trunkline.log.consumer import Batch, Consumer, Reader
+from trunkline.log.decoding import DecodedBatch, decode
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from trunkline.core.calls import Call
     from trunkline.core.listen import Subscription
+    from trunkline.log.batches import StoredBatch
     from trunkline.log.models import Assignment, Topic
 
 

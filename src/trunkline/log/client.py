@@ -11,8 +11,8 @@ from trunkline.core.errors import BadRequest, Invalid, LeaseLost
 from trunkline.log import calls
 from trunkline.log.archived import ArchivedReader, fetch, fetch_blocking
 from trunkline.log.assigned import AssignedConsumer
-from trunkline.log.batches import decode
 from trunkline.log.consumer import Batch, Consumer, Reader
+from trunkline.log.decoding import decode
 from trunkline.log.models import Appended, Delivery, Message, Mode, Start
 from trunkline.log.producer import Producer
 from trunkline.log.shared import SharedConsumer

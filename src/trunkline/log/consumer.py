@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from trunkline.core.db import AsyncDb
     from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener, Notifier, Subscription
-    from trunkline.log.batches import DecodedBatch
+    from trunkline.log.decoding import DecodedBatch
     from trunkline.log.models import Topic
     from trunkline.log.topics import Topics
 

@@ -20,8 +20,9 @@ from trunkline.core.errors import (
 )
 from trunkline.log import calls
 from trunkline.log.archived import ArchivedReader, can_read, fetch
-from trunkline.log.batches import DecodedBatch, decode, pack
+from trunkline.log.batches import pack
 from trunkline.log.consumer import Batch, Consumer, Reader
+from trunkline.log.decoding import DecodedBatch, decode
 
 if TYPE_CHECKING:
     from trunkline.core.calls import Call

@@ -12,13 +12,14 @@ import pyarrow.compute as pc
 from trunkline.core.errors import PositionTrimmed
 from trunkline.log import arrow, calls
 from trunkline.log.archived import ArchivedReader, fetch_blocking
-from trunkline.log.batches import decode
+from trunkline.log.decoding import decode
 from trunkline.spark import connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trunkline.log.batches import DecodedBatch, StoredBatch
+    from trunkline.log.batches import StoredBatch
+    from trunkline.log.decoding import DecodedBatch
     from trunkline.spark.plan import Range
 
 _FETCH_BYTES = 8 * 2**20

@@ -7,9 +7,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from trunkline.log import calls
-from trunkline.log.batches import decode, pack
+from trunkline.log.batches import pack
 from trunkline.log.bench.measure import Row, Target, calling, figures, interleave, ratio
 from trunkline.log.bench.messages import make_messages
+from trunkline.log.decoding import decode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from trunkline.core.db import Db
     from trunkline.log.archive_file import WrittenFile
-    from trunkline.log.batches import DecodedBatch
+    from trunkline.log.decoding import DecodedBatch
     from trunkline.spark.jobs.job import Ownership, Progress
 
 logger = telemetry.get_logger(__name__)
@@ -279,7 +279,7 @@ class CopyTask:
                 yield pa.RecordBatch.from_pylist([row], schema=schema)
 
     def _parts(self, segment: SealedSegment) -> Iterator[DecodedBatch]:
-        from trunkline.log.batches import decode
+        from trunkline.log.decoding import decode
 
         database = connection.db(self._dsn)
         reach = segment.first_offset

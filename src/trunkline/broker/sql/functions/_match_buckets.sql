@@ -6,13 +6,13 @@ declare
   known record;
 begin
   if batch is null then
-    select array_agg((hashtextextended(coalesce(b.key, b.topic), 0) & 63)::int order by b.place) as buckets, max(b.place) as last_place into known
+    select array_agg(trunkline._event_bucket(b.key, b.topic) order by b.place) as buckets, max(b.place) as last_place into known
       from pg_temp.trunkline_batch b;
     if cardinality(known.buckets) < known.last_place then  -- some have left: they have no bucket
-      return (select array_agg(coalesce((hashtextextended(coalesce(b.key, b.topic), 0) & 63)::int, 0) order by p.place)
+      return (select array_agg(coalesce(trunkline._event_bucket(b.key, b.topic), 0) order by p.place)
                 from generate_series(1, known.last_place) p (place) left join pg_temp.trunkline_batch b using (place));
     end if;
     return known.buckets;
   end if;
-  return (select array_agg((hashtextextended(coalesce(b.key, b.topic), 0) & 63)::int order by b.place) from unnest(batch) b);
+  return (select array_agg(trunkline._event_bucket(b.key, b.topic) order by b.place) from unnest(batch) b);
 end $$;
