@@ -14,7 +14,11 @@ from trunkline.core.settings import PLACES
 from trunkline.spark.connection import end_unused
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 THREADS = """
 import os, sys
@@ -34,6 +38,22 @@ def test_what_workers_are_forked_from_has_one_thread(threads: str, arrow: bool) 
         check=True,
     )
     assert done.stdout == f"1 {arrow}\n"
+
+
+def test_a_worker_looks_for_garbage_only_in_what_is_its_own(spark: SparkSession) -> None:
+    def looked_through(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import gc
+
+        import pyarrow as pa
+
+        for _ in rows:
+            yield pa.RecordBatch.from_pydict(
+                {"own": [len(gc.get_objects())], "loaded": [gc.get_freeze_count()]}
+            )
+
+    numbers = spark.range(1, numPartitions=1)
+    [found] = numbers.mapInArrow(looked_through, "own long, loaded long").collect()
+    assert found.own * 3 < found.loaded, found
 
 
 WORKER = """

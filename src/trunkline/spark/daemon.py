@@ -4,10 +4,13 @@ A worker is started for every slot of every stage that reads or writes; each wou
 PyArrow, pandas (for ADBC) and us anew, which is most of its start. A fork does not take threads
 along, so nothing that starts one may be loaded here: NumPy starts none where Spark gives a task one
 core, PyArrow's allocator none where it is told so.
+
+A worker collects garbage after every task. What was loaded here is none, and is not looked through.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 from importlib import import_module
 
@@ -35,11 +38,12 @@ ARROW = (
 
 
 def load() -> None:
-    """Import what workers will ask for."""
+    """Import what workers will ask for, for good."""
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     alone = os.environ.get("OMP_NUM_THREADS") == "1"
     for name in (*MODULES, *(ARROW if alone else ())):
         import_module(name)
+    gc.freeze()
 
 
 if __name__ == "__main__":
