@@ -177,9 +177,20 @@ def test_debug_shows_where_an_error_comes_from(cli: Cli) -> None:
 
 
 def test_hints_speak_of_commands_not_of_functions(cli: Cli) -> None:
-    answer = cli("log", "describe", "nothing")
-    assert "trunkline log create" in answer.err
-    assert "()" not in answer.err
+    for words, command in (
+        ("log describe nothing", "trunkline log create"),
+        ("broker dead show 17", "trunkline broker dead list"),
+        ("broker webhook pause 17", "trunkline broker webhook list"),
+    ):
+        answer = cli(*words.split())
+        assert command in answer.err
+        assert "()" not in answer.err
+
+
+def test_a_function_that_is_no_command_keeps_its_name_in_a_hint(cli: Cli) -> None:
+    cli("broker", "subscribe", "billing", "{}")
+    answer = cli("broker", "handler-delete", "billing", "nothing")
+    assert "made by broker_join(), or by trunkline broker subscribe with" in answer.err
 
 
 def test_a_reader_that_leaves_early_is_no_error_worth_a_word(

@@ -160,6 +160,9 @@ def test_every_named_class_is_in_the_table() -> None:
         ("select trunkline.nothing()", errors.SchemaMismatch, "trunkline db install"),
         ("select * from trunkline.nothing", errors.SchemaMismatch, "trunkline db install"),
         ("do $$ begin raise sqlstate 'TL499' using message = 'new'; end $$", None, "new"),
+        ("select 'app..orders'::regclass", errors.Invalid, "schema.table"),
+        ("""select '"\\u0000"'::jsonb""", errors.Invalid, "\\u0000 cannot be converted"),
+        ("select 9223372036854775807 + 1", errors.Invalid, "bigint out of range"),
         ("do $$ begin raise sqlstate '57P01'; end $$", errors.Unavailable, "DSN right"),
         ("do $$ begin raise sqlstate '25P03'; end $$", errors.Unavailable, "DSN right"),
         ("do $$ begin raise sqlstate '57014'; end $$", errors.DatabaseError, ""),
@@ -190,6 +193,22 @@ async def test_a_database_without_the_schema_says_what_to_run(
 ) -> None:
     with pytest.raises(errors.SchemaMismatch, match="trunkline db install"):
         await make(bare_dsn).run(GET)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "a\ud800b"])
+async def test_text_that_the_database_cannot_hold_is_invalid(
+    dsn: str, make: Callable[..., Twin], text: str
+) -> None:
+    with pytest.raises(errors.Invalid):
+        await make(dsn).run(Call("config_get", {"name": text}, scalar))
+
+
+@pytest.mark.parametrize("number", [2**31, -(2**31) - 1, 2**63])
+async def test_a_number_that_is_too_large_for_its_argument_is_named(
+    dsn: str, make: Callable[..., Twin], number: int
+) -> None:
+    with pytest.raises(errors.Invalid, match=f"lanes is out of range, got {number}"):
+        await make(dsn).run(Call("tube_ensure", {"tube": "t", "lanes": number}, nothing))
 
 
 # Calls

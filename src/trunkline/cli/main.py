@@ -170,8 +170,25 @@ def _complain(message: str, hint: str) -> None:
 
 def _in_our_words(hint: str) -> str:
     """The database names its functions; here they are commands."""
-    hint = re.sub(r"\bconfig_([a-z]+)\(\)", r"trunkline db config \1", hint)
-    return re.sub(r"\b(log|broker|tube)_([a-z]+)\(\)", r"trunkline \1 \2", hint)
+    return re.sub(r"\b([a-z_]+)\(\)", lambda found: _command_for(found[1]) or found[0], hint)
+
+
+def _command_for(function: str) -> str | None:
+    """The command of the same name as a function, if there is one."""
+    at: Any = typer.main.get_command(app)
+    path, rest = ["trunkline"], re.sub("^config_", "db_config_", function)
+    while rest:
+        tried = (name for name in getattr(at, "commands", ()) if _begins(rest, name))
+        name = max(tried, key=len, default=None)
+        if name is None:
+            return None
+        at, rest = at.commands[name], rest[len(name) + 1 :]
+        path.append(name)
+    return " ".join(path) if not hasattr(at, "commands") else None
+
+
+def _begins(function: str, command: str) -> bool:
+    return f"{function}_".startswith(f"{command.replace('-', '_')}_")
 
 
 def _forget_stdout() -> None:

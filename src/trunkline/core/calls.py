@@ -10,10 +10,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from trunkline.core.errors import Invalid
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from trunkline.core.db import AsyncDb, Db
+
+_INT = 2**31
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -45,6 +49,15 @@ class Call(Generic[T]):
     def values(self) -> list[Any]:
         """The arguments in the order of the statement."""
         return list(self.arguments.values())
+
+    def refuse_too_large(self) -> None:
+        """Name the number that fits no function: the database names only the types."""
+        for name, value in self.arguments.items():
+            if isinstance(value, int) and not -_INT <= value < _INT:
+                raise Invalid(
+                    f"{name} is out of range, got {value}.",
+                    hint="Or the schema is older than this program: trunkline db verify",
+                )
 
 
 @lru_cache(maxsize=512)

@@ -21,7 +21,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTi
 
 from trunkline.core.backoff import Backoff
 from trunkline.core.eager import EagerConnection
-from trunkline.core.errors import Unavailable, from_database
+from trunkline.core.errors import Invalid, Unavailable, from_database
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -295,7 +295,11 @@ async def execute_async(connection: psycopg.AsyncConnection[Any], call: Call[T])
     async with connection.cursor(row_factory=dict_row, binary=call.binary) as cursor:
         if call.json_text:
             cursor.adapters.register_loader("jsonb", TextLoader)
-        await cursor.execute(call.statement(), call.values())
+        try:
+            await cursor.execute(call.statement(), call.values())
+        except psycopg.errors.UndefinedFunction:
+            call.refuse_too_large()
+            raise
         return call.shape(await cursor.fetchall())
 
 
@@ -304,7 +308,11 @@ def execute(connection: psycopg.Connection[Any], call: Call[T]) -> T:
     with connection.cursor(row_factory=dict_row, binary=call.binary) as cursor:
         if call.json_text:
             cursor.adapters.register_loader("jsonb", TextLoader)
-        cursor.execute(call.statement(), call.values())
+        try:
+            cursor.execute(call.statement(), call.values())
+        except psycopg.errors.UndefinedFunction:
+            call.refuse_too_large()
+            raise
         return call.shape(cursor.fetchall())
 
 
@@ -334,5 +342,7 @@ def translated() -> Iterator[None]:
         yield
     except (PoolTimeout, PoolClosed) as error:
         raise Unavailable(f"no connection to the server: {error}") from error
+    except UnicodeEncodeError as error:
+        raise Invalid(f"text must be Unicode, got {error.object!r:.100}.") from error
     except psycopg.Error as error:
         raise from_database(error) from error

@@ -143,6 +143,8 @@ _BY_STATE: dict[str, type[TrunklineError]] = {
 }
 # Said by a server that closes the connection: shutdown, crash, starting up, and its own timeouts.
 _HUNG_UP = {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
+# Told of a value on its way to a function of ours: a number beyond bigint, \u0000 in JSON.
+_BAD_VALUE = {"22003", "22P05"}
 _MISSING_SCHEMA = {"3F000", "42883", "42P01"}
 
 
@@ -170,8 +172,11 @@ def from_database(error: psycopg.Error) -> TrunklineError:
         return SchemaMismatch(
             message, hint=f"{types}If the schema is missing or old, run: trunkline db install"
         )
-    if state == "42P01":
-        return NotFound(message, hint=hint or 'Name it as SQL does: schema.table, or "Table".')
+    if state in {"42P01", "42602"}:
+        kind = NotFound if state == "42P01" else Invalid
+        return kind(message, hint=hint or 'Name it as SQL does: schema.table, or "Table".')
+    if state in _BAD_VALUE or (state is None and isinstance(error, psycopg.DataError)):
+        return Invalid(" ".join(filter(None, (f"{message}.", diag.message_detail))), hint=hint)
     return DatabaseError(message, sqlstate=state, hint=hint)
 
 
