@@ -195,7 +195,7 @@ async def test_a_downstream_is_made_by_its_kind(
     kind: str, options: dict[str, Any], made: type[Downstream]
 ) -> None:
     assert isinstance(make(kind, options, dsn="host=localhost"), made)
-    with pytest.raises(Invalid, match=f"downstream {kind}: .*'nonsense'"):
+    with pytest.raises(Invalid, match=f'downstream {kind} has no option "nonsense"'):
         make(kind, {**options, "nonsense": 1}, dsn="host=localhost")
     with pytest.raises(Invalid):
         make(kind, dict.fromkeys(options, 17), dsn="host=localhost")

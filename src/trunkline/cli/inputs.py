@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from trunkline.core.errors import Invalid
 
@@ -91,7 +93,7 @@ def start(text: str, *, option: str = "--from") -> str | int | datetime:
     except ValueError:
         raise Invalid(
             f'{option} takes earliest, hot, latest, an offset or a time, got "{text}".',
-            hint='For example: --from 120, --from 2030-01-31T12:00, --from "2h ago".',
+            hint=f'For example: {option} 120, {option} 2030-01-31T12:00, {option} "2h ago".',
         ) from None
 
 
@@ -107,6 +109,20 @@ def moment(text: str, *, option: str = "--deliver-at") -> datetime:
             f'{option} takes a time, got "{text}".',
             hint=f'For example: {option} 2030-01-31T12:00, {option} "in 10m".',
         ) from None
+
+
+def json_value(text: str, *, name: str) -> Any:
+    """A value as JSON; without NaN and Infinity, which only Python takes for JSON."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError as error:
+        raise Invalid(
+            f"{name} is not JSON: {error}.", hint="""Texts need quotes of their own: '"text"'."""
+        ) from None
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(f"it has no {word}")
 
 
 def headers(pairs: list[str] | None) -> dict[str, str] | None:

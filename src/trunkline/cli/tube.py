@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from trunkline.cli.invocation import Invocation, command, flag
+from trunkline.cli.invocation import Invocation, Session, command, flag
 from trunkline.cli.output import say
 
 app = typer.Typer(
@@ -119,7 +119,8 @@ def list_tubes(
 
     with invocation.session() as session:
         rows = session.run(calls.list_tubes(relation))
-    invocation.print(rows, columns=_LISTED)
+    nothing = "No tubes." if relation is None else f"Table {relation} feeds no tube."
+    invocation.print(rows, columns=_LISTED, nothing=nothing)
 
 
 @command(app, example="trunkline tube touch search app.products 17 18", panel="Keys")
@@ -138,17 +139,12 @@ def touch(
     ] = None,
 ) -> None:
     """Touch keys by hand: they are delivered as if their rows had changed."""
-    import json
-
-    from trunkline.core.errors import Invalid
+    from trunkline.cli import inputs
     from trunkline.tube import calls
 
     if keys == ["-"]:
         keys = [line.rstrip("\n") for line in sys.stdin if line.strip()]
-    try:
-        parsed = None if payload is None else json.loads(payload)
-    except ValueError as error:
-        raise Invalid(f"--payload is not JSON: {error}.") from None
+    parsed = None if payload is None else inputs.json_value(payload, name="--payload")
     with invocation.session() as session:
         n = session.run(calls.touch(tube, table, keys, payload=parsed, shard=shard))
     say(f"Touched {n} keys.")
@@ -198,7 +194,24 @@ def parked(
             say(f"{session.run(calls.unpark(tube))} keys are tried again.")
             return
         rows = session.run(calls.parked(tube))
-    invocation.print(rows)
+        if tube is not None and not rows:
+            require(session, tube)
+    invocation.print(rows, nothing="No key is parked.")
+
+
+def require(session: Session, tube: str) -> None:
+    """Tell a tube that has nothing to show from one that is not there."""
+    from trunkline.tube import calls
+
+    if not session.run(calls.stats(tube)):
+        raise unknown(tube)
+
+
+def unknown(tube: str) -> Exception:
+    """What is said of a tube that is not there."""
+    from trunkline.core.errors import NotFound
+
+    return NotFound(f'there is no tube "{tube}".', hint="List what there is: trunkline tube list")
 
 
 def _progress(notice: object) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from trunkline.cli.invocation import Invocation, Session, command, flag, run_async
 from trunkline.cli.output import console, say
-from trunkline.cli.tube import SomeTube, Tube
+from trunkline.cli.tube import SomeTube, Tube, require, unknown
 
 if TYPE_CHECKING:
     from trunkline.tube.models import Backfill
@@ -56,7 +56,9 @@ def stats(invocation: Invocation, tube: SomeTube = None, watch: Watch = False) -
             if watch and sys.stdout.isatty():
                 console().clear()
             rows = session.run(calls.stats(tube))
-            invocation.print(rows, columns=_STATS)
+            if tube is not None and not rows:
+                raise unknown(tube)
+            invocation.print(rows, columns=_STATS, nothing="No tubes.")
             if not watch:
                 return
             try:
@@ -88,8 +90,13 @@ def backfill(
 ) -> None:
     """Emit every row anew, in chunks, behind live changes; services or --watch do the work."""
     from trunkline.cli import inputs
+    from trunkline.core.errors import BadRequest
     from trunkline.tube import calls
 
+    flags = {"--status": status, "--pause": pause, "--resume": resume, "--cancel": cancel}
+    told = [name for name, on in flags.items() if on]
+    if len(told) > 1:
+        raise BadRequest(f"{' and '.join(told)} are two things.", hint="Choose one.")
     with invocation.session() as session:
         if pause or resume:
             say(f"{session.run(calls.backfill_pause(tube, pause=pause))} backfills changed.")
@@ -105,7 +112,9 @@ def backfill(
             if watch:
                 _work(session, tube)
         rows = session.run(calls.backfill_status(tube))
-    invocation.print(rows, columns=_BACKFILLS)
+        if not rows:
+            require(session, tube)
+    invocation.print(rows, columns=_BACKFILLS, nothing="No backfills.")
 
 
 def downstream(
@@ -127,6 +136,7 @@ def downstream(
     """Say where a tube goes, so that trunkline up runs it; without a kind, show where."""
     from trunkline.core.errors import Invalid
     from trunkline.tube import calls
+    from trunkline.tube.services import check_options
 
     options: dict[str, Any] = {}
     for pair in option or ():
@@ -134,11 +144,15 @@ def downstream(
         if not separator or not name:
             raise Invalid(f'--option takes name=value, got "{pair}".')
         options[name] = _value(value)
+    if kind is not None and kind != "none":
+        check_options(kind, options)
     with invocation.session() as session:
         if tube is not None and kind is not None:
             session.run(calls.downstream(tube, None if kind == "none" else kind, options))
-        rows = session.run(calls.downstreams())
-    invocation.print(row for row in rows if tube is None or row.tube == tube)
+        rows = [row for row in session.run(calls.downstreams()) if tube in {None, row.tube}]
+        if tube is not None and not rows:
+            require(session, tube)
+    invocation.print(rows, nothing="No downstream." if tube else "No downstreams.")
 
 
 def worker(
@@ -207,14 +221,20 @@ async def _worker(invocation: Invocation, tube: str, *, once: bool) -> None:
         telemetry.configure(invocation.settings().log_level)
         rows = [row for row in await platform.tube.downstreams() if row.tube == tube]
         if not rows:
+            if not await platform.tube.stats(tube):
+                raise unknown(tube)
             raise NotFound(
-                f"tube {tube} has no downstream.", hint=f"Set one: trunkline tube downstream {tube}"
+                f'tube "{tube}" has no downstream.',
+                hint=f"Set one, for example: trunkline tube downstream {tube} postgres",
             )
         works = platform.tube.worker_for(rows[0])
         gc.freeze()  # what is loaded stays: the collector need not look at it again
         if once:
             await platform.db.run(calls.tick())
             say(f"Delivered {await works.run_once()} keys.")
+            lanes = len(await platform.tube.stats(tube))
+            if works.lanes < lanes:
+                say(f"Others work {lanes - works.lanes} of its {lanes} lanes: trunkline tube stats")
             return
         stop = asyncio.Event()
         events = asyncio.get_running_loop()

@@ -11,12 +11,14 @@ from trunkline.core.errors import Invalid, TrunklineError
 from trunkline.core.quiet import Quiet
 from trunkline.core.service import Service
 from trunkline.tube import calls
-from trunkline.tube.downstreams import make
+from trunkline.tube.downstreams import check, make
 from trunkline.tube.enrichment import QueryEnricher, RowEnricher
 from trunkline.tube.pace import Pace
 from trunkline.tube.worker import Worker
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trunkline.core.db import AsyncDb
     from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener
@@ -125,15 +127,7 @@ def worker_for(db: AsyncDb, lease: ProcessLease, listener: Listener, row: Downst
     Options that begin with ``worker.`` set the `Pace`; ``enrich`` is a query by keys; all others
     belong to the downstream itself.
     """
-    options = dict(row.options)
-    query = options.pop("enrich", None)
-    pace: dict[str, Any] = {}
-    for name in [name for name in options if name.startswith("worker.")]:
-        setting = name.removeprefix("worker.")
-        if setting not in _PACE_OPTIONS:
-            known = ", ".join(sorted(_PACE_OPTIONS))
-            raise Invalid(f'there is no worker option "{setting}".', hint=f"Known: {known}.")
-        pace[setting] = options.pop(name)
+    options, query, pace = _sorted(row.options)
     return Worker(
         db,
         lease,
@@ -143,3 +137,22 @@ def worker_for(db: AsyncDb, lease: ProcessLease, listener: Listener, row: Downst
         enricher=RowEnricher(db) if query is None else QueryEnricher(db, query),
         pace=Pace(**pace),
     )
+
+
+def check_options(kind: str, options: Mapping[str, Any]) -> None:
+    """Refuse options of which `worker_for` would not know what to do."""
+    check(kind, _sorted(options)[0])
+
+
+def _sorted(given: Mapping[str, Any]) -> tuple[dict[str, Any], str | None, dict[str, Any]]:
+    """Options of the downstream, the query, the pace."""
+    options = dict(given)
+    query = options.pop("enrich", None)
+    pace: dict[str, Any] = {}
+    for name in [name for name in options if name.startswith("worker.")]:
+        setting = name.removeprefix("worker.")
+        if setting not in _PACE_OPTIONS:
+            known = ", ".join(sorted(_PACE_OPTIONS))
+            raise Invalid(f'there is no worker option "{setting}".', hint=f"Known: {known}.")
+        pace[setting] = options.pop(name)
+    return options, query, pace

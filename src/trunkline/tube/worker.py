@@ -83,6 +83,11 @@ class Worker:
         )
         self._counter = telemetry.counter("tube_delivered_keys", tube=tube)
 
+    @property
+    def lanes(self) -> int:
+        """How many lanes of the tube are ours at the moment."""
+        return sum(1 for _ in self._lanes)
+
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; then finish what is in flight and give the lanes back."""
         process = await self._lease.hold()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from trunkline.core.errors import Invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from trunkline.tube.downstreams.base import Downstream
 
+_IN_POSTGRES = frozenset({"postgres", "topic"})
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -22,39 +24,71 @@ def make(kind: str, options: Mapping[str, Any], *, dsn: str) -> Downstream:
     ``${NAME}`` in an option is replaced by that environment variable, so that passwords need not be
     stored.
     """
-    given = {name: _filled(value) for name, value in options.items()}
     try:
-        if kind == "postgres":
-            from trunkline.tube.downstreams.postgres import PostgresDownstream
-
-            return PostgresDownstream(**{"dsn": dsn, **given})
-        if kind == "redis":
-            from trunkline.tube.downstreams.redis import RedisDownstream
-
-            return RedisDownstream(**given)
-        if kind == "opensearch":
-            from trunkline.tube.downstreams.opensearch import OpenSearchDownstream
-
-            return OpenSearchDownstream(**given)
-        if kind == "topic":
-            from trunkline.tube.downstreams.topic import TopicDownstream
-
-            return TopicDownstream(**{"dsn": dsn, **given})
-        if kind == "callable":
-            from trunkline.tube.downstreams.callable import CallableDownstream
-
-            return CallableDownstream.load(**given)
-    except (TypeError, ValueError, AttributeError, OSError) as error:
-        raise Invalid(f"downstream {kind}: {error}.") from None
+        takes = _maker(kind)
     except ImportError as error:
         raise Invalid(
             f"downstream {kind} needs the package {error.name}.",
             hint=f"Run: pip install 'trunkline[{kind}]'",
         ) from error
+    given = {"dsn": dsn} if kind in _IN_POSTGRES else {}
+    given |= {name: _filled(value) for name, value in options.items()}
+    _check_names(kind, takes, given)
+    try:
+        return takes(**given)
+    except (TypeError, ValueError, AttributeError, OSError) as error:
+        raise Invalid(f"downstream {kind}: {error}.") from None
+
+
+def check(kind: str, options: Iterable[str]) -> None:
+    """Refuse names of options that a kind does not take, and miss none that it needs.
+
+    Values are looked at when it runs, there where the environment is that ``${NAME}`` means.
+    """
+    try:
+        takes = _maker(kind)
+    except ImportError:  # it may run where the package is
+        return
+    _check_names(kind, takes, {"dsn", *options} if kind in _IN_POSTGRES else options)
+
+
+def _maker(kind: str) -> Callable[..., Downstream]:
+    if kind == "postgres":
+        from trunkline.tube.downstreams.postgres import PostgresDownstream
+
+        return PostgresDownstream
+    if kind == "redis":
+        from trunkline.tube.downstreams.redis import RedisDownstream
+
+        return RedisDownstream
+    if kind == "opensearch":
+        from trunkline.tube.downstreams.opensearch import OpenSearchDownstream
+
+        return OpenSearchDownstream
+    if kind == "topic":
+        from trunkline.tube.downstreams.topic import TopicDownstream
+
+        return TopicDownstream
+    if kind == "callable":
+        from trunkline.tube.downstreams.callable import CallableDownstream
+
+        return CallableDownstream.load
     raise Invalid(
         f'there is no downstream "{kind}".',
         hint="Expected postgres, redis, opensearch, topic or callable.",
     )
+
+
+def _check_names(kind: str, takes: Callable[..., Downstream], given: Iterable[str]) -> None:
+    known = inspect.signature(takes).parameters
+    for name in given:
+        if name not in known:
+            raise Invalid(
+                f'downstream {kind} has no option "{name}".', hint=f"Known: {', '.join(known)}."
+            )
+    for name, parameter in known.items():
+        if parameter.default is parameter.empty and name not in given:
+            raise Invalid(f'downstream {kind} needs the option "{name}".')
 
 
 def _filled(value: Any) -> Any:
