@@ -53,6 +53,15 @@ def test_lines_that_are_not_json_publish_nothing(cli: Cli, dsn: str, typed: Any)
     assert stored(dsn) == []
 
 
+@pytest.mark.parametrize("payload", ["NaN", '"\\u0000"', '"\\ud800"', "{", "tea"])
+def test_a_payload_that_the_database_cannot_hold_is_refused_in_words(
+    cli: Cli, payload: str
+) -> None:
+    answer = cli("broker", "publish", "orders", payload)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: ")
+
+
 def test_an_event_is_published_for_later(cli: Cli, dsn: str) -> None:
     for time in ("in 10m", "2100-01-31T12:00"):
         assert cli("broker", "publish", "a", "1", "--deliver-at", time).code == 0

@@ -55,6 +55,21 @@ def test_a_lane_that_a_worker_has_is_not_committed_from_outside(session: Session
     assert "worker" in refused.err
 
 
+def test_a_commit_that_is_refused_leaves_no_handler_behind(session: Session, cli: Cli) -> None:
+    for words in (("999", "--lane", "0"), ("1", "--lane", "77")):
+        refused = cli("broker", "commit", "billing", *words, "--handler", "mistyped")
+        assert refused.code in {2, 4}
+    assert rows(cli, "lag", "billing") == []
+    assert session.execute("select count(*) from trunkline.lease").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("words", ["lag biling", "dead list --group biling", "read biling"])
+def test_a_group_that_is_not_there_is_never_shown_as_an_empty_one(cli: Cli, words: str) -> None:
+    answer = cli("broker", *words.split())
+    assert (answer.code, answer.out) == (3, "")
+    assert 'there is no group "biling"' in answer.err
+
+
 def test_groups_lag_seek_and_delete(session: Session, cli: Cli) -> None:
     rows(cli, "read", "billing")
     assert [(one["group_name"], one["waiting"]) for one in rows(cli, "groups")] == [("billing", 5)]

@@ -93,3 +93,11 @@ def test_what_is_no_app_is_refused(cli: Cli, tmp_path: Path) -> None:
         done = cli("broker", "worker", path)
         assert (done.code, said in done.err) == (code, True), done.err
     assert cli("broker", "dead", "retry").code == 2
+
+
+def test_a_module_that_cannot_be_imported_is_told_with_its_error(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "unfinished.py").write_text("def bill(:")
+    answer = cli("broker", "worker", "unfinished:app")
+    assert answer.code == 2
+    assert "module unfinished cannot be imported: SyntaxError" in answer.err
+    assert "should not happen" not in answer.err

@@ -135,7 +135,7 @@ def _shape(
     return {
         "topic": topic,
         "key": key,
-        "metadata": None if metadata is None else _json("--metadata", metadata),
+        "metadata": None if metadata is None else inputs.json_value(metadata, name="--metadata"),
         "deliver_at": None if deliver_at is None else inputs.moment(deliver_at),
         "subscription": subscription,
     }
@@ -143,8 +143,9 @@ def _shape(
 
 def _event(shape: dict[str, Any], name: str, payload: str) -> Any:
     from trunkline.broker.models import NewEvent
+    from trunkline.cli import inputs
 
-    return NewEvent(payload=_json(name, payload), **shape)
+    return NewEvent(payload=inputs.json_value(payload, name=name), **shape)
 
 
 def _typed() -> Iterator[tuple[str, str]]:
@@ -154,16 +155,3 @@ def _typed() -> Iterator[tuple[str, str]]:
     for number, line in enumerate(sys.stdin, start=1):
         if line.strip():
             yield f"line {number}", line
-
-
-def _json(name: str, text: str) -> Any:
-    import json
-
-    from trunkline.core.errors import Invalid
-
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise Invalid(
-            f"{name} is not JSON: {error}.", hint="""Texts need quotes of their own: '"text"'."""
-        ) from None

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import typer
 
-from trunkline.cli.invocation import Invocation, command, flag
+from trunkline.cli.invocation import Invocation, Session, command, flag
 from trunkline.cli.output import say
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
@@ -19,7 +19,7 @@ Lane = Annotated[int | None, typer.Option(metavar="N", help="Only this lane.")]
 _WAITING = ("lane", "up_to", "topic", "key", "payload", "at", "blocked")
 _LAG = (
     *("group_name", "handler", "lane", "waiting", "oldest_at", "retrying", "parked", "dead"),
-    *("up_to", "head", "process_name"),
+    "process_name",
 )
 _GROUPS = ("group_name", "lanes", "subscriptions", "handlers", "waiting", "dead", "idle_since")
 
@@ -70,19 +70,17 @@ def commit(
     from trunkline.core.errors import Conflict
 
     process = uuid4()
-    with invocation.session() as session:
+    with invocation.session() as session, session.connection.transaction():
         session.run(lease.renew(process, lease.default_name()))
-        try:
-            shares = session.run(calls.join(group, handler, process))
-            mine = {share.lane: share.epoch for share in shares}
-            if lane not in mine:
-                raise Conflict(
-                    f'lane {lane} of group "{group}" is in the hands of a worker, or not there.',
-                    hint="See broker_lag().",
-                )
-            session.run(calls.commit(group, handler, lane, mine[lane], up_to))
-        finally:
-            session.run(lease.end(process))
+        shares = session.run(calls.join(group, handler, process))
+        mine = {share.lane: share.epoch for share in shares}
+        if lane not in mine:
+            raise Conflict(
+                f'lane {lane} of group "{group}" is in the hands of a worker, or not there.',
+                hint="See broker_lag().",
+            )
+        session.run(calls.commit(group, handler, lane, mine[lane], up_to))
+        session.run(lease.end(process))
     say(f"Lane {lane} is done up to {up_to}.")
 
 
@@ -132,7 +130,16 @@ def lag(invocation: Invocation, group: SomeGroup = None) -> None:
 
     with invocation.session() as session:
         found = session.run(calls.lag(group))
+        if not found:
+            require(session, group)
     invocation.print(found, columns=_LAG, nothing="No handlers.")
+
+
+def require(session: Session, group: str | None) -> None:
+    """Tell a group that has nothing to show from one that is not there."""
+    from trunkline.broker import subscription_calls
+
+    session.run(subscription_calls.subscriptions(group))
 
 
 def group_delete(invocation: Invocation, group: Group) -> None:

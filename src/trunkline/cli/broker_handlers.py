@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trunkline.cli.broker_groups import require
 from trunkline.cli.invocation import Invocation, command, flag, run_async
 from trunkline.cli.output import say
 
@@ -66,6 +67,8 @@ def list_dead(invocation: Invocation, group: Group = None, handler: Handler = No
 
     with invocation.session() as session:
         rows = session.run(handler_calls.dead_list(group, handler=handler))
+        if not rows:
+            require(session, group)
     invocation.print(rows, columns=_LISTED, nothing="No dead letters.")
 
 
@@ -145,7 +148,7 @@ def _load(path: str) -> "App":
     import sys
 
     from trunkline.app import App
-    from trunkline.core.errors import BadRequest, NotFound
+    from trunkline.core.errors import BadRequest, Invalid, NotFound
 
     module_name, separator, name = path.partition(":")
     if not module_name or not separator or not name:
@@ -157,6 +160,11 @@ def _load(path: str) -> "App":
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise NotFound(f"there is no module {error.name}.", hint="Run it where it is.") from error
+    except Exception as error:
+        raise Invalid(
+            f"module {module_name} cannot be imported: {type(error).__name__}: {error}.",
+            hint="Run it again with --debug to see where.",
+        ) from error
     app = getattr(module, name, None)
     if not isinstance(app, App):
         raise NotFound(f'module {module_name} has no App named "{name}".')

@@ -84,7 +84,10 @@ def unsubscribe(invocation: Invocation, subscription: Number) -> None:
     with invocation.session() as session:
         was_there = session.run(subscription_calls.unsubscribe(subscription))
     if not was_there:
-        raise NotFound(f"there is no subscription {subscription}.")
+        raise NotFound(
+            f"there is no subscription {subscription}.",
+            hint="List them: trunkline broker subscriptions",
+        )
     say(f"Subscription {subscription} has ended.")
 
 
@@ -99,7 +102,7 @@ def subscriptions(
 
     with invocation.session() as session:
         rows = session.run(subscription_calls.subscriptions(group))
-    invocation.print(rows, columns=_LISTED)
+    invocation.print(rows, columns=_LISTED, nothing="No subscriptions.")
 
 
 def explain(
@@ -135,14 +138,10 @@ def resume(
 
 
 def _params(text: str) -> dict[str, Any]:
-    import json
-
+    from trunkline.cli import inputs
     from trunkline.core.errors import Invalid
 
-    try:
-        params = json.loads(text)
-    except ValueError as error:
-        raise Invalid(f"--params is not JSON: {error}.") from None
+    params = inputs.json_value(text, name="--params")
     if not isinstance(params, dict):
         raise Invalid(f"--params is a JSON object, got {text}.")
     return params

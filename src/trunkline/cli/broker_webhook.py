@@ -95,7 +95,7 @@ def add(
         group,
         url,
         condition,
-        _json("--params", params),
+        inputs.json_value(params, name="--params"),
         secret=made,
         headers=inputs.headers(header),
         retry=None if retry is None else _waits(retry),
@@ -183,7 +183,9 @@ def remove(invocation: Invocation, number: Number) -> None:
 
     with invocation.session() as session:
         if not session.run(webhook_calls.remove(number)):
-            raise NotFound(f"there is no webhook {number}.")
+            raise NotFound(
+                f"there is no webhook {number}.", hint="List them: trunkline broker webhook list"
+            )
     say(f"Webhook {number} is removed.")
 
 
@@ -205,7 +207,9 @@ def log(
 
 def receive(
     _invocation: Invocation,
-    port: Annotated[int, typer.Option(metavar="PORT", help="0: any that is free.")] = 8801,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="0: any that is free.")
+    ] = 8801,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
     secret: Secret = None,
     limit: Annotated[
@@ -230,14 +234,3 @@ def _waits(text: str) -> list[Any]:
 
     parts = [part for part in text.split(",") if part.strip()]
     return [inputs.duration(part, option="--retry") for part in parts]
-
-
-def _json(name: str, text: str) -> Any:
-    import json
-
-    from trunkline.core.errors import Invalid
-
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise Invalid(f"{name} takes JSON: {error}.") from None
