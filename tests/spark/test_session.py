@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from trunkline.core.embedded import Server
 from trunkline.core.settings import PLACES
 from trunkline.spark.connection import end_unused
+from trunkline.spark.delta_sink import DeltaSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
 THREADS = """
 import os, sys
@@ -54,6 +56,41 @@ def test_a_worker_looks_for_garbage_only_in_what_is_its_own(spark: SparkSession)
     numbers = spark.range(1, numPartitions=1)
     [found] = numbers.mapInArrow(looked_through, "own long, loaded long").collect()
     assert found.own * 3 < found.loaded, found
+
+
+def noting(place: str) -> type[DataSource]:
+    """A sink that notes what its commit would look through for garbage; by value, for Spark."""
+
+    class Noting(DeltaSource):
+        @classmethod
+        def name(cls) -> str:
+            return "noting"
+
+        def writer(self, schema: Any, overwrite: bool) -> Any:
+            made = super().writer(schema, overwrite)
+            commit = made.commit
+
+            def noted(messages: Any) -> None:
+                import gc
+
+                commit(messages)
+                with open(place, "a") as file:  # noqa: PTH123
+                    file.write(f"{len(gc.get_objects())} {gc.get_freeze_count()}\n")
+
+            made.commit = noted
+            return made
+
+    return Noting
+
+
+def test_a_commit_looks_for_garbage_only_in_what_is_new(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.dataSource.register(noting(str(tmp_path / "noted")))
+    for _ in range(2):
+        spark.range(1).write.format("noting").mode("append").save(f"{tmp_path}/delta")
+    own, loaded = map(int, (tmp_path / "noted").read_text().splitlines()[-1].split())
+    assert own * 3 < loaded
 
 
 WORKER = """

@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from trunkline.spark.forked import keep_modules
 from trunkline.spark.session import FAST, register, session
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ __all__ = [
     "session",
     "sync",
 ]
+
+keep_modules()
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,8 @@ PyArrow, pandas (for ADBC) and us anew, which is most of its start. A fork does 
 along, so nothing that starts one may be loaded here: NumPy starts none where Spark gives a task one
 core, PyArrow's allocator none where it is told so.
 
-A worker collects garbage after every task. What was loaded here is none, and is not looked through.
+A worker collects garbage after every task. What was loaded here is none, and is not looked through
+(`trunkline.spark.forked` says why).
 """
 
 from __future__ import annotations
