@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
 
-from trunkline.cli.output import Format, cell, duration, plain, print_one, print_rows, size
+from trunkline.cli.output import (
+    Format,
+    cell,
+    duration,
+    open_stream,
+    plain,
+    print_one,
+    print_rows,
+    size,
+)
 from trunkline.log.models import Appended
 
 if TYPE_CHECKING:
@@ -101,6 +111,24 @@ def test_a_table_shows_the_chosen_columns_uncut_when_piped(printed: Callable[...
     assert "x" * 300 in out
     assert "secret" not in out
     assert printed([], Format.TABLE) == ""
+
+
+def test_rows_that_come_later_stand_under_the_header(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = open_stream(Format.TABLE, ("at", "topic", "key", "payload"))
+    for number in (1, 2):
+        at = datetime(2030, 1, 2, 3, 4, number, tzinfo=UTC)
+        stream.write([{"at": at, "topic": "t", "key": "k", "payload": "p"}])
+    header, _, first, second = capsys.readouterr().out.splitlines()
+    for line in (first, second):
+        assert [line.index(f" {word}") for word in "tkp"] == [
+            header.index(f" {word}") for word in ("topic", "key", "payload")
+        ]
+    assert first.replace(":01", ":02") == second
 
 
 def test_one_thing_is_an_object_not_an_array(capsys: pytest.CaptureFixture[str]) -> None:

@@ -211,7 +211,10 @@ class _Sheet:
                 for row in self._rows
             )
             table.add_column(
-                name.replace("_", " "), justify="right" if numbers else "left", overflow="fold"
+                name.removesuffix("_name").replace("_", " "),
+                justify="right" if numbers else "left",
+                no_wrap=numbers,
+                overflow="fold",
             )
         for row in self._rows:
             table.add_row(*(cell(name, row[name]) for name in columns))
@@ -253,10 +256,11 @@ def new_table(*, header: bool = True, expand: bool = False) -> Table:
     from rich.table import Table
 
     return Table(
-        box=box.SIMPLE_HEAD if header else None,
+        box=box.SIMPLE_HEAD,
         show_header=header,
         show_edge=False,
-        pad_edge=not header,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
         expand=expand,
         header_style="bold",
     )
