@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from trunkline.broker import handlers
 from trunkline.broker.attempts import Shared
+from trunkline.core import telemetry
 from trunkline.core.errors import BadRequest, Conflict
 from trunkline.core.maintain import Maintainer
 from trunkline.core.service import Supervisor
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from trunkline.broker.stream import EventStream
     from trunkline.broker.worker import HandlerWorker
     from trunkline.platform import Platform
+
+logger = telemetry.get_logger(__name__)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -215,10 +218,13 @@ class App:
                 await worker.register()
             background = [Maintainer(self.platform.db), *self.platform.broker.services()]
             self.running = workers
+            names = [f"{handler.group}: {handler.name}" for handler in self.handlers]
+            logger.info("running", handlers=names)
             try:
                 await _run(workers, Supervisor(background if services else []), stop)
             finally:
                 self.running = ()
+            logger.info("stopped")
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Platform]:

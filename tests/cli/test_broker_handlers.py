@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,9 @@ def test_a_worker_handles_events_until_it_is_told_to_stop_and_dead_letters_are_s
     answer = answer_of(process)
     assert answer.code == 0, answer.err
     assert "Traceback" not in answer.err
+    said = [json.loads(line) for line in answer.err.splitlines()]
+    assert (said[0]["event"], said[0]["handlers"]) == ("running", ["billing: bill"])
+    assert said[-1]["event"] == "stopped"
 
     [letter] = cli("broker", "dead", "list").rows
     assert (letter["handler"], letter["attempts"], letter["behind"]) == ("bill", 1, 0)

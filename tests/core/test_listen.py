@@ -146,6 +146,18 @@ async def test_a_lost_connection_is_opened_again_and_everybody_is_woken(
         assert not await one.wait(NEVER)
 
 
+async def test_the_log_tells_when_listening_ended_and_when_it_went_on(
+    server_of: Server, listener: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "trunkline")
+    async with listener.subscribe("one") as one:
+        await heard_the_beginning(listener, one)
+        assert "listening" not in caplog.text
+        await server_of.cut()
+        assert await one.wait(SOON)
+    assert caplog.text.index("not listening") < caplog.text.index("listening again")
+
+
 async def test_without_a_server_a_wait_ends_with_its_timeout_and_the_listener_goes_on_trying(
     server_of: Server, listener: Listener
 ) -> None:

@@ -242,8 +242,11 @@ async def _worker(invocation: Invocation, tube: str, *, once: bool) -> None:
             events.add_signal_handler(number, stop.set)
         services = Supervisor([TubeSequencer(platform.db), Backfiller(platform.db)])
         background = asyncio.create_task(services.run(stop))
+        logger = telemetry.get_logger("trunkline.tube")
+        logger.info("running", tube=tube, downstream=rows[0].kind)
         await works.run(stop)
         await background
+        logger.info("stopped")
 
 
 def _value(text: str) -> Any:

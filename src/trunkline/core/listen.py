@@ -86,6 +86,7 @@ class Listener:
         self._connect = connect
         self._heartbeat = heartbeat
         self._backoff = backoff or Backoff(first=0.1, longest=10.0)
+        self._interrupted = False
         self._subscriptions: dict[str, set[Subscription]] = {}  # by prefix
         self._lengths: Counter[int] = Counter()  # of the prefixes
         self._listening = asyncio.Event()
@@ -138,6 +139,7 @@ class Listener:
                 await self._listen()
             except Exception as error:  # noqa: BLE001 - without us there is still polling
                 wait = self._backoff.next()
+                self._interrupted = True
                 logger.info("not listening", error=str(error), retry_after=round(wait, 3))
             finally:
                 self._listening.clear()
@@ -152,6 +154,9 @@ class Listener:
             self._backoff.reset()
             self._listening.set()
             self._wake("")
+            if self._interrupted:
+                self._interrupted = False
+                logger.info("listening again")
             while True:
                 async for notice in connection.notifies(timeout=self._heartbeat):
                     self._wake(notice.payload)
