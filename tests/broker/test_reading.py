@@ -290,8 +290,16 @@ def test_a_read_and_a_fetch_of_what_is_not_there_are_refused(session: Session) -
         read(session, "nobody")
     with refused("TL422"):
         read(session, lane=4)
-    with refused("TL422"):
+    with refused("TL422") as caught:
         read(session, max_events=0)
+    assert "max_events is at least 1, got 0." in str(caught.value)
+    for first in (0, -4, -(2**63)):
+        with refused("TL422") as caught:
+            read(session, from_position=first)
+        assert f"deliveries begin at 1, got {first}." in str(caught.value)
+    with refused("TL404") as caught:
+        call(session, "broker_read", group_name=None)
+    assert "there is no group NULL." in str(caught.value)
     with refused("TL404"):
         call(session, "broker_fetch", group_name="billing", handler="x", lanes=[0], after=[0])
 

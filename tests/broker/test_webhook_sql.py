@@ -131,6 +131,7 @@ def test_the_log_is_read_in_pages_the_newest_first(session: Session) -> None:
     rest = call(session, "broker_webhook_log", webhook=1, before=first[-1][0])
     assert [row[5] for row in rest] == [0]
     assert len(call(session, "broker_webhook_log")) == 6
+    assert call(session, "broker_webhook_log", max_entries=-1) == []
 
 
 def test_the_log_leaves_with_its_slots_when_it_is_old_enough(session: Session) -> None:

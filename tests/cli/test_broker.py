@@ -87,6 +87,18 @@ def test_lines_are_enqueued_as_they_come(start: Start, dsn: str, tmp_path: Any) 
     assert [(row[1], row[2]) for row in stored(dsn)] == [({"n": n}, "k") for n in range(250)]
 
 
+def test_a_line_that_is_no_text_is_not_enqueued(start: Start, dsn: str, tmp_path: Any) -> None:
+    lines = tmp_path / "lines"
+    lines.write_bytes(b'"tea"\n"\xff"\n')
+    with lines.open() as source:
+        answer = start("broker", "enqueue", "orders", stdin=source, TRUNKLINE_DSN=dsn)
+        _, said = answer.communicate(timeout=30)
+    assert answer.returncode == 2
+    assert "1 events were published" in said
+    assert "line 2 is not JSON" in said
+    assert [payload for _, payload, *_ in stored(dsn)] == ["tea"]
+
+
 def test_what_was_enqueued_before_a_bad_line_is_published_and_told(
     start: Start, dsn: str, tmp_path: Any
 ) -> None:

@@ -353,3 +353,25 @@ def test_a_statement_after_a_refusal_goes_on(session: Session) -> None:
     assert touch(session, "1") == 1
     attach(session)
     assert gaps(session) == 0
+
+
+@pytest.mark.parametrize(
+    ("tube", "said"), [(None, "no tube NULL."), ("x" * 9_000, f'no tube "{"x" * 200}".')]
+)
+def test_a_name_in_an_error_is_never_left_out_and_never_endless(
+    session: Session, tube: str | None, said: str
+) -> None:
+    with refused("TL404") as caught:
+        call(session, "tube_drop", tube=tube)
+    assert caught.value.diag.message_primary == f"there is {said}"
+
+
+def test_a_condition_without_its_end_is_told_so(session: Session) -> None:
+    ensure(session)
+    for name, arguments in (
+        ("tube_ensure", {"tube": TUBE, "condition": "length("}),
+        ("tube_attach", {"tube": TUBE, "relation": "orders", "condition": "length("}),
+    ):
+        with refused("TL422") as caught:
+            call(session, name, **arguments)
+        assert "syntax error at end of input." in (caught.value.diag.message_primary or "")

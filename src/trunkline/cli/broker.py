@@ -115,7 +115,9 @@ async def _enqueue(invocation: Invocation, shape: dict[str, Any], batch: int) ->
                     for line in some:
                         number += 1
                         if line.strip():
-                            event = _event(shape, f"line {number}", line.decode())
+                            event = _event(
+                                shape, f"line {number}", line.decode(errors="surrogateescape")
+                            )
                             (await enqueuer.enqueue(event)).add_done_callback(count)
                     await asyncio.sleep(0)
     finally:

@@ -112,13 +112,16 @@ def moment(text: str, *, option: str = "--deliver-at") -> datetime:
 
 
 def json_value(text: str, *, name: str) -> Any:
-    """A value as JSON; without NaN and Infinity, which only Python takes for JSON."""
+    """A value as JSON; without NaN, Infinity and half characters, which only Python takes."""
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        value = json.loads(text, parse_constant=_no_constant)
+        if not text.isascii() or "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()
     except ValueError as error:
         raise Invalid(
             f"{name} is not JSON: {error}.", hint="""Texts need quotes of their own: '"text"'."""
         ) from None
+    return value
 
 
 def _no_constant(word: str) -> None:

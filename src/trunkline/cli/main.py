@@ -127,6 +127,8 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    if isinstance(sys.stdin, io.TextIOWrapper):  # what is no text is refused where it is used
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     signal.signal(signal.SIGTERM, _end)
     sys.exit(main())
 

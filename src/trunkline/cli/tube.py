@@ -152,7 +152,10 @@ def touch(
 
 @command(
     app,
-    example='trunkline tube insert search "select id from app.products where price > 9" --shard 0',
+    example=(
+        'trunkline tube insert search "select id from app.products where price > 9"'
+        " --shard 0 --relation app.products"
+    ),
     panel="Keys",
 )
 def insert(
@@ -163,7 +166,8 @@ def insert(
     ],
     shard: Annotated[int, typer.Option(metavar="N", help="The shard of the keys.")],
     relation: Annotated[
-        str | None, typer.Option(metavar="TABLE", help="The attached table the keys are of.")
+        str | None,
+        typer.Option(metavar="TABLE", help="The table of the keys; downstreams need it."),
     ] = None,
     op: Annotated[str, typer.Option(metavar="I|U|D|T|B", help="The operation.")] = "B",
 ) -> None:

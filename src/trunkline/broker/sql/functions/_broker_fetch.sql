@@ -3,9 +3,12 @@ create or replace function trunkline._broker_fetch(present trunkline.broker_grou
 returns table (lane int, up_to bigint, event_position bigint, event_id bigint, topic text, key text, payload jsonb, metadata jsonb, at timestamptz, subscriptions bigint[], blocked boolean)
 language plpgsql stable as $$
 begin
-  if lanes is null or after is null or cardinality(lanes) <> cardinality(after) or max_events is null or max_events < 1
+  if max_events is null or max_events < 1 then
+    perform trunkline._raise('TL422', format('max_events is at least 1, got %s.', coalesce(max_events::text, 'NULL')));
+  elsif lanes is null or after is null or cardinality(lanes) <> cardinality(after)
      or exists (select from unnest(lanes) l where l is null or l not between 0 and present.lanes - 1) then
-    perform trunkline._raise('TL422', format('lanes are numbers from 0 to %s, each with the delivery to begin after; max_events is at least 1.', present.lanes - 1));
+    perform trunkline._raise('TL422', format('lanes are numbers from 0 to %s, each with the delivery to begin after, got %s after %s.', present.lanes - 1,
+      coalesce(lanes::text, 'NULL'), coalesce(after::text, 'NULL')));
   elsif exists (select from unnest(after) a where a < present.trimmed_to) then
     perform trunkline._broker_refuse_trimmed(present, (select min(a) from unnest(after) a));
   end if;

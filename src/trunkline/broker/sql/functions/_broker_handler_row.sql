@@ -6,7 +6,7 @@ declare
 begin
   select h.* into reader from trunkline.broker_handler h where h.group_id = present.group_id and h.handler = _broker_handler_row.handler;
   if not found then
-    perform trunkline._raise('TL404', format('group "%s" has no handler "%s".', present.group_name, handler),
+    perform trunkline._raise('TL404', format('group "%s" has no handler %s.', present.group_name, coalesce('"' || left(handler, 200) || '"', 'NULL')),
       'A handler is made by broker_join(), or by broker_subscribe() with its name.', jsonb_build_object('group_name', present.group_name, 'handler', handler));
   end if;
   return reader;

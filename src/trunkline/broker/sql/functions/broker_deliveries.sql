@@ -11,6 +11,8 @@ declare
 begin
   if from_delivery is null or to_delivery is null then
     perform trunkline._raise('TL422', 'from_delivery and to_delivery are numbers, got NULL.');
+  elsif from_delivery < 1 then
+    perform trunkline._raise('TL422', format('deliveries begin at 1, got %s.', from_delivery));
   elsif from_delivery <= present.trimmed_to then
     perform trunkline._broker_refuse_trimmed(present, from_delivery - 1);
   end if;

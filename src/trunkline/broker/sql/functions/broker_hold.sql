@@ -4,7 +4,7 @@ create or replace function trunkline.broker_hold(subscription bigint, process uu
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if not trunkline._lease_living(process) then
-    perform trunkline._raise('TL423', format('process %s has no living lease.', process), 'Call lease_renew() first, and again every third of lease.ttl.');
+    perform trunkline._raise('TL423', format('process %s has no living lease.', coalesce(process::text, 'NULL')), 'Call lease_renew() first, and again every third of lease.ttl.');
   end if;
   perform 1 from trunkline.broker_subscription s where s.subscription = broker_hold.subscription for key share;
   if not found then

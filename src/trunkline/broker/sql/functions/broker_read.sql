@@ -15,6 +15,8 @@ declare
 begin
   if handler is null or peek is null then
     perform trunkline._raise('TL422', 'handler is a name, which may be empty, and peek is true or false; got NULL.');
+  elsif from_position < 1 then
+    perform trunkline._raise('TL422', format('deliveries begin at 1, got %s.', from_position));
   end if;
   if not peek and not exists (select from trunkline.broker_handler h where h.group_id = present.group_id and h.handler = broker_read.handler) then
     perform trunkline._broker_handler_ensure(present.group_id, handler, null, null);

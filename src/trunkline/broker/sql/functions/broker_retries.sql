@@ -9,7 +9,7 @@ declare
   owned text := trunkline._broker_resource(reader.group_id, handler, lane);
 begin
   if not exists (select from trunkline.owner o where o.resource = owned and o.epoch = broker_retries.epoch and o.process is not null) then
-    perform trunkline._raise('TL423', format('epoch %s of "%s" is over: another process owns it now.', epoch, owned),
+    perform trunkline._raise('TL423', format('epoch %s of %s is over: another process owns it now.', coalesce(epoch::text, 'NULL'), coalesce('"' || owned || '"', 'NULL')),
       'Drop what you hold and join again.', jsonb_build_object('resource', owned, 'epoch', epoch));
   end if;
   return query

@@ -22,7 +22,7 @@ begin
   end if;
   wanted := trunkline._condition_ensure(condition, params);
   if broker_scan.incarnation <> present or after > head then
-    perform trunkline._raise('TL410', format('position %s is not of this history: the server has begun another life since.', after), 'Begin anew from the present end.',
+    perform trunkline._raise('TL410', format('position %s is not of this history: the server has begun another life since.', coalesce(after::text, 'NULL')), 'Begin anew from the present end.',
       jsonb_build_object('head', head, 'incarnation', present));
   elsif after is null then
     up_to := head;

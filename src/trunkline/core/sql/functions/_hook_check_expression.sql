@@ -4,13 +4,13 @@ create or replace function trunkline._hook_check_expression(relation regclass, e
 returns void language plpgsql as $$
 begin
   if expression is not null then
-    execute format(case type when 'boolean' then E'select from (select %3$s from %4$s) r where (%1$s\n) limit 0'
+    execute format(case type when 'boolean' then E'select from (select %3$s from %4$s limit 0) r where (%1$s\n)'
                              else E'select (%1$s\n)::%2$s from (select %3$s from %4$s) r limit 0' end, expression, type,
       (select string_agg(format('%I', a.attname), ', ' order by a.attnum) from pg_attribute a
         where a.attrelid = relation and a.attnum > 0 and not a.attisdropped and a.attgenerated <> 'v'), relation);
   end if;
 exception when syntax_error_or_access_rule_violation or data_exception or feature_not_supported then
-  perform trunkline._raise('TL422', format('the expression %s does not fit table %s: %s.', quote_literal(expression), relation, sqlerrm),
-    format('Write a %s expression over the columns of the table, virtual ones apart.', type));
+  perform trunkline._raise('TL422', format('the expression %s does not fit table %s: %s.', quote_literal(left(expression, 200)), relation, sqlerrm),
+    format('Write %s expression over the columns of the table, virtual ones apart.', case type when 'int' then 'an integer' else 'a ' || type end));
 end $$;
 select trunkline._access('_hook_check_expression(regclass, text, text)', 'writer');

@@ -7,7 +7,7 @@ begin
     where o.resource = _owner_check.resource and o.epoch = _owner_check.epoch and o.process is not null
     for share;
   if not found then
-    perform trunkline._raise('TL423', format('epoch %s of "%s" is over: another process owns it now.', epoch, resource),
+    perform trunkline._raise('TL423', format('epoch %s of %s is over: another process owns it now.', coalesce(epoch::text, 'NULL'), coalesce('"' || resource || '"', 'NULL')),
       'Drop what you hold and join again.',
       jsonb_build_object('resource', resource, 'epoch', epoch,
         'present', (select o.epoch from trunkline.owner o where o.resource = _owner_check.resource)));

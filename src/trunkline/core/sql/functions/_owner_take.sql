@@ -6,7 +6,7 @@ declare
   taken bigint;
 begin
   if not trunkline._lease_living(process, now_) then
-    perform trunkline._raise('TL423', format('process %s has no living lease.', process),
+    perform trunkline._raise('TL423', format('process %s has no living lease.', coalesce(process::text, 'NULL')),
       'Call lease_renew() first, and every third of lease.ttl.', jsonb_build_object('process', process));
   end if;
   select o.* into held from trunkline.owner o where o.resource = _owner_take.resource;

@@ -12,7 +12,7 @@ declare
   free text;
 begin
   if not trunkline._lease_living(process) then
-    perform trunkline._raise('TL423', format('process %s has no living lease.', process),
+    perform trunkline._raise('TL423', format('process %s has no living lease.', coalesce(process::text, 'NULL')),
       'Call lease_renew() first, and every third of lease.ttl.', jsonb_build_object('process', process));
   end if;
   insert into trunkline.party (party, process, member)

@@ -6,7 +6,7 @@ declare
 begin
   select t.* into present from trunkline.tube t where t.tube = _tube_row.tube;
   if not found then
-    perform trunkline._raise('TL404', format('there is no tube "%s".', tube),
+    perform trunkline._raise('TL404', format('there is no tube %s.', coalesce('"' || left(tube, 200) || '"', 'NULL')),
       'Make it with tube_ensure(), or list what there is with tube_list().', jsonb_build_object('tube', tube));
   end if;
   return present;
