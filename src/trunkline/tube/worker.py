@@ -292,9 +292,13 @@ class Worker:
                 lane.queue.failed(pending, retry_at=self._hold_until)
             return
         self._trouble.reset()
-        lane.queue.done([pending for pending in batch if pending.id not in failures])
-        for pending in [pending for pending in batch if pending.id in failures]:
-            await self._failed(lane, pending, failures[pending.id], now)
+        if not failures:
+            lane.queue.done(batch)
+        else:
+            lane.queue.done([pending for pending in batch if pending.id not in failures])
+            for pending in batch:
+                if pending.id in failures:
+                    await self._failed(lane, pending, failures[pending.id], now)
         done = len(batch) - len(failures)
         self._delivered += done
         self._counter.inc(done)
