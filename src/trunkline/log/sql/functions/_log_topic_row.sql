@@ -6,7 +6,7 @@ declare
 begin
   select t.* into found_topic from trunkline.log_topic t where t.topic = _log_topic_row.topic;
   if not found then
-    perform trunkline._raise('TL404', format('there is no topic "%s".', topic),
+    perform trunkline._raise('TL404', format('there is no topic %s.', coalesce('"' || left(topic, 200) || '"', 'NULL')),
       'Create it with log_create(), or list what there is with log_list().', jsonb_build_object('topic', topic));
   end if;
   return found_topic;

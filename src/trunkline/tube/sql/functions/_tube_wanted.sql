@@ -14,7 +14,7 @@ begin
   elsif not pg_has_role(class.relowner, 'usage') then
     perform trunkline._raise('TL403', format('table %s belongs to %s: only its owner may attach it.', relation, class.relowner::regrole));
   elsif on_error is null or on_error not in ('fail', 'gap') then
-    perform trunkline._raise('TL422', format('on_error is "fail" or "gap", got "%s".', on_error));
+    perform trunkline._raise('TL422', format('on_error is "fail" or "gap", got %s.', coalesce('"' || left(on_error, 80) || '"', 'NULL')));
   end if;
   wanted.tube_id := tube.tube_id;
   wanted.relation := relation;

@@ -17,7 +17,7 @@ begin
     end if;
   end if;
   if op is null or op not in ('I', 'U', 'D', 'T', 'B') then
-    perform trunkline._raise('TL422', format('an operation is one of I, U, D, T, B, got "%s".', op));
+    perform trunkline._raise('TL422', format('an operation is one of I, U, D, T, B, got %s.', coalesce('"' || left(op, 80) || '"', 'NULL')));
   elsif coalesce(shard, attached.shard) is null or shard < 0 then
     perform trunkline._raise('TL422', format('name the shard, a number from 0, got %s.', coalesce(shard::text, 'NULL')));
   end if;
