@@ -122,6 +122,8 @@ def test_a_secret_that_signed_along_long_enough_is_forgotten(session: Session) -
     assert ask(session, "select count(*) from trunkline.broker_webhook_secret") == 2
     assert state(session, "select trunkline.broker_webhook_rotate(1, null)") == "TL422"
     assert state(session, "select trunkline.broker_webhook_rotate(9, 'x')") == "TL404"
+    endless = "select trunkline.broker_webhook_rotate(1, 'x', '10000 years')"
+    assert state(session, endless) == "TL422"
 
 
 def test_the_log_is_read_in_pages_the_newest_first(session: Session) -> None:

@@ -99,6 +99,8 @@ def test_settings_are_listed_read_and_changed(cli: Cli) -> None:
 
 
 def test_a_setting_that_makes_no_sense_is_refused(cli: Cli) -> None:
+    endless = cli("db", "config", "set", "lease.ttl", "10000 years")
+    assert (endless.code, "at most 1000 years" in endless.err) == (2, True)
     refused = cli("db", "config", "set", "lease.ttl", "soon")
     assert refused.code == 2
     assert "interval" in refused.err

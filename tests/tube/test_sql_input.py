@@ -304,7 +304,10 @@ def test_backfills_that_cannot_be(session: Session, unchanged: dict[str, Any]) -
             ("TL404", {**good, "relation": "plain"}),
             *[("TL422", {**good, "order_by": name}) for name in ("unknown", "total", "ctid", "")],
             *[("TL422", {**good, "chunk": chunk}) for chunk in (None, 0, -1, 10**7)],
-            *[("TL422", {**good, "throttle": value}) for value in (None, "-1 second")],
+            *[
+                ("TL422", {**good, "throttle": value})
+                for value in (None, "-1 second", "10000 years")
+            ],
         ],
     )
     refusals(session, "tube_backfill_step", [("TL404", {"backfill": n}) for n in (None, 0, -1)])
@@ -364,6 +367,18 @@ def test_a_name_in_an_error_is_never_left_out_and_never_endless(
     with refused("TL404") as caught:
         call(session, "tube_drop", tube=tube)
     assert caught.value.diag.message_primary == f"there is {said}"
+
+
+def test_null_for_one_of_several_words_is_called_null(session: Session) -> None:
+    ensure(session)
+    attach(session)
+    for name, arguments in (
+        ("tube_touch", {"tube": TUBE, "relation": "orders", "keys": ["1"], "op": None}),
+        ("tube_attach", {"tube": TUBE, "relation": "orders", "on_error": None}),
+    ):
+        with refused("TL422") as caught:
+            call(session, name, **arguments)
+        assert (caught.value.diag.message_primary or "").endswith(", got NULL.")
 
 
 def test_a_condition_without_its_end_is_told_so(session: Session) -> None:

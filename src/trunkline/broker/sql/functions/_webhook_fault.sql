@@ -14,8 +14,8 @@ begin
     when exists (select from jsonb_each(headers) h where jsonb_typeof(h.value) <> 'string' or (h.value #>> '{}') !~ '^[ -~]*$') then
       format('the header "%s" is no text of plain ASCII in one line.',
         (select h.key from jsonb_each(headers) h where jsonb_typeof(h.value) <> 'string' or (h.value #>> '{}') !~ '^[ -~]*$' limit 1))
-    when retry is null or array_position(retry, null) is not null or exists (select from unnest(retry) r where r < interval '0') then
-      format('retry is a list of waits, none of them negative, got %s.', coalesce(retry::text, 'NULL'))
+    when retry is null or array_position(retry, null) is not null or exists (select from unnest(retry) r where r not between interval '0' and interval '1000 years') then
+      format('retry is a list of waits, none of them negative or above 1000 years, got %s.', coalesce(retry::text, 'NULL'))
     when coalesce(timeout, '0') not between interval '1 millisecond' and interval '5 minutes' then
       format('a timeout is at most 5 minutes and longer than nothing, got %s.', coalesce(timeout::text, 'NULL'))
     when coalesce(batch, 0) not between 1 and 10000 then format('a batch has 1 to 10000 events, got %s.', coalesce(batch::text, 'NULL'))

@@ -17,8 +17,8 @@ declare
   of_group trunkline.broker_group;
   begins bigint;
 begin
-  if expiry <= '0' then
-    perform trunkline._raise('TL422', format('an expiry is longer than nothing, got %s.', expiry));
+  if expiry <= '0' or expiry > interval '1000 years' then
+    perform trunkline._raise('TL422', format('an expiry is longer than nothing and at most 1000 years, got %s.', expiry));
   elsif ordering is not null and handler is null then
     perform trunkline._raise('TL422', 'ordering is that of a handler: name the handler too.');
   end if;

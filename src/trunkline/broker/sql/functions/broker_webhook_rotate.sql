@@ -5,8 +5,8 @@ returns void language plpgsql security definer set search_path = pg_catalog, pg_
 declare
   present trunkline.broker_webhook := trunkline._webhook_row(webhook);
 begin
-  if secret is null or coalesce(overlap, '-1') < interval '0' then
-    perform trunkline._raise('TL422', format('expected a secret and an overlap that is not negative, got %s secret and an overlap of %s.',
+  if secret is null or coalesce(overlap, '-1') not between interval '0' and interval '1000 years' then
+    perform trunkline._raise('TL422', format('expected a secret and an overlap of at most 1000 years that is not negative, got %s secret and an overlap of %s.',
       case when secret is null then 'no' else 'a' end, coalesce(overlap::text, 'NULL')));
   end if;
   perform trunkline._webhook_secret_put(present.webhook, secret, overlap);

@@ -1,5 +1,5 @@
 /* Change a setting; NULL brings back the default.  The value is checked against the setting's type
-   and minimum (TL422).  Takes effect at the next use: nothing needs a restart. */
+   and minimum, and no duration is above 1000 years (TL422).  Takes effect at the next use: nothing needs a restart. */
 create or replace function trunkline.config_set(name text, value text)
 returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -23,6 +23,11 @@ begin
   if not enough then
     perform trunkline._raise('TL422', format('setting "%s" must be at least %s, got %s.', name, setting.minimum, wanted),
       '', jsonb_build_object('name', name, 'minimum', setting.minimum));
+  end if;
+  if setting.type = 'interval' then
+    if wanted::interval > interval '1000 years' then
+      perform trunkline._raise('TL422', format('setting "%s" must be at most 1000 years, got %s.', name, wanted), '', jsonb_build_object('name', name));
+    end if;
   end if;
   update trunkline.config c set value = wanted where c.name = config_set.name and c.value <> wanted;
   return wanted;

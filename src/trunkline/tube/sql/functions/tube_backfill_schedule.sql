@@ -14,8 +14,8 @@ begin
     perform trunkline._raise('TL422', format('chunk must be between 1 and 1000000, got %s.', coalesce(chunk::text, 'NULL')));
   elsif relation is not null and (trunkline._tube_table_row(present.tube_id, relation)).attachment is null then
     perform trunkline._raise('TL404', format('table %s is not attached to tube "%s".', relation, tube), 'Attach it with tube_attach().');
-  elsif throttle is null or throttle < interval '0' then
-    perform trunkline._raise('TL422', format('throttle must not be negative, got %s.', throttle));
+  elsif throttle is null or throttle < interval '0' or throttle > interval '1000 years' then
+    perform trunkline._raise('TL422', format('throttle must not be negative and at most 1000 years, got %s.', coalesce(throttle::text, 'NULL')));
   end if;
   for attached in select a.* from trunkline._tube_tables(present.tube_id) a where tube_backfill_schedule.relation is null or a.relation = tube_backfill_schedule.relation loop
     if order_by is not null and not exists (
