@@ -167,6 +167,27 @@ def test_dead_letters_are_told(cli: Cli, sql: psycopg.Connection[Any]) -> None:
     assert "1 in orders.dead" in finding(cli("doctor"), "dead letters")["found"]
 
 
+def test_keys_set_aside_and_touches_that_nobody_takes_are_told(
+    cli: Cli, sql: psycopg.Connection[Any]
+) -> None:
+    sql.execute("create table orders (id int primary key)")
+    sql.execute("select trunkline.tube_ensure('search')")
+    sql.execute("select trunkline.tube_attach('search', 'orders')")
+    sql.execute("insert into orders values (1)")
+    sql.execute("select trunkline.tube_tick()")
+    assert states(cli("doctor"))["tubes"] == "ok"
+    sql.execute("update trunkline.tick set at = at - interval '1 hour'")
+    waiting = finding(cli("doctor"), "tubes")
+    assert "touches of search wait since 60 minutes; 0 of" in waiting["found"]
+    sql.execute(
+        "insert into trunkline.tube_parked (tube_id, attachment, shard, key, attempts, error)"
+        " select tube_id, attachment, 0, '1', 8, 'no' from trunkline.tube_table"
+    )
+    parked = finding(cli("doctor"), "tubes")
+    assert "1 keys of search kept failing" in parked["found"]
+    assert "trunkline tube parked search" in parked["remedy"]
+
+
 def test_segments_that_nobody_archives_are_told(cli: Cli, sql: psycopg.Connection[Any]) -> None:
     sql.execute("select trunkline.log_create('orders', archive => true)")
     sql.execute(APPEND)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trunkline.core.doctor import Finding
 
 _CRON_WITHIN = timedelta(minutes=3)
+_DELIVERED_WITHIN = timedelta(minutes=10)
 _MATCHED_WITHIN = timedelta(minutes=1)
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -54,6 +55,7 @@ def doctor(
                 "dead": check_dead,
                 "archive": check_archive,
                 "broker": check_broker,
+                "tubes": check_tubes,
                 "schedule": check_schedule,
             },
         )
@@ -179,6 +181,47 @@ def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
             )
     if not behind.events:
         yield Finding("broker", State.OK, f"{len(groups)} groups, every event is matched")
+
+
+def check_tubes(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
+    """Do the touches of tubes get anywhere, and does what was set aside wait for somebody?"""
+    from itertools import groupby
+
+    from trunkline.core.db import execute
+    from trunkline.core.doctor import Finding, State, duration_text
+    from trunkline.tube import calls
+
+    tubes = {
+        tube: list(lanes)
+        for tube, lanes in groupby(execute(connection, calls.stats()), key=lambda lane: lane.tube)
+    }
+    troubled = False
+    for tube, lanes in tubes.items():
+        if parked := sum(lane.parked for lane in lanes):
+            troubled = True
+            yield Finding(
+                "tubes",
+                State.WARN,
+                f"{parked} keys of {tube} kept failing and were set aside",
+                f"See why: trunkline tube parked {tube}; once mended, the same with --retry",
+            )
+        late = [
+            age
+            for lane in lanes
+            if lane.oldest_at is not None and (age := _age(lane.oldest_at)) > _DELIVERED_WITHIN
+        ]
+        if late:
+            troubled = True
+            at_work = sum(lane.process is not None for lane in lanes)
+            yield Finding(
+                "tubes",
+                State.WARN,
+                f"touches of {tube} wait since {duration_text(max(late))};"
+                f" {at_work} of {len(lanes)} lanes have a worker",
+                "Keep `trunkline up` running with a downstream set, or a worker, or a sync.",
+            )
+    if not troubled:
+        yield Finding("tubes", State.OK, f"{len(tubes)} tubes, nothing waits for long")
 
 
 def check_schedule(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
