@@ -191,10 +191,8 @@ def check_tubes(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
     from trunkline.core.doctor import Finding, State, duration_text
     from trunkline.tube import calls
 
-    tubes = {
-        tube: list(lanes)
-        for tube, lanes in groupby(execute(connection, calls.stats()), key=lambda lane: lane.tube)
-    }
+    stats = execute(connection, calls.stats())
+    tubes = {tube: list(lanes) for tube, lanes in groupby(stats, key=lambda lane: lane.tube)}
     troubled = False
     for tube, lanes in tubes.items():
         if parked := sum(lane.parked for lane in lanes):

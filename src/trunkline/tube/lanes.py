@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 logger = telemetry.get_logger(__name__)
 
+_HINT = "Those of a worker that died come free when its lease ends (setting lease.ttl)."
 _REJOIN_EVERY = 3.0
 _FAR_BEHIND = 1_000  # positions: what an idle lane may lag before it writes its cursor
 
@@ -55,6 +56,7 @@ class Lanes:
         self._member = member
         self._ours: dict[int, Lane] = {}
         self._rejoin_at = 0.0
+        self._idle = False
 
     def __iter__(self) -> Iterator[Lane]:
         return iter(list(self._ours.values()))
@@ -83,6 +85,9 @@ class Lanes:
             await self._lease.renew()
             return
         self.postpone()
+        if not shares and not self._idle:
+            logger.info("others have the lanes", tube=self._tube, hint=_HINT)
+        self._idle = not shares
         ours = {share.lane: share for share in shares}
         for lane in self:
             if lane.number not in ours or ours[lane.number].epoch != lane.epoch:
