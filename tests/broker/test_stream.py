@@ -202,11 +202,13 @@ async def test_a_stream_that_is_cut_at_random_misses_nothing_and_repeats_nothing
     chance = random.Random(5)
     between = proxy(clean_dsn)
     seen: list[Any] = []
+    connected = asyncio.Event()
 
     @asynccontextmanager
     async def looking() -> AsyncIterator[None]:
         async def look() -> None:
             async with connect(between.dsn) as platform:
+                connected.set()
                 async for event in platform.broker.stream("order", after=start(session)):
                     seen.append(event.payload)  # noqa: PERF401 - one by one, as they come
 
@@ -218,6 +220,7 @@ async def test_a_stream_that_is_cut_at_random_misses_nothing_and_repeats_nothing
             await asyncio.wait({task})
 
     async with looking(), asyncio.timeout(30):
+        await connected.wait()
         for number in range(60):
             fill(session, number, number)
             if chance.random() < 0.2:
