@@ -16,6 +16,7 @@ import trunkline
 from trunkline import Appended, Invalid, NotFound, Platform, TooLarge, Unavailable
 from trunkline.log import calls
 from trunkline.log.batches import Codec
+from trunkline.log.topics import Topics
 from trunkline.testing import eventually
 
 if TYPE_CHECKING:
@@ -97,6 +98,15 @@ async def test_64_concurrent_callers_share_few_batches_and_each_learns_its_own_o
     stored = await values(tl)
     assert [stored[offset - 1] for offset in offsets] == numbered(64)
     assert len(await batches(tl)) <= 4
+
+
+async def test_all_who_ask_for_a_topic_at_the_same_time_go_on_at_the_same_time(
+    tl: Platform,
+) -> None:
+    topics = Topics(tl.db)
+    asking = [asyncio.create_task(topics.get("orders")) for _ in range(64)]
+    await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+    assert all(task.done() for task in asking)
 
 
 async def test_what_comes_while_a_batch_is_under_way_goes_together_with_the_next(

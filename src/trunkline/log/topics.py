@@ -27,25 +27,34 @@ class Known:
 
 
 class Topics:
-    """Asks once for many; a topic that gained partitions is noticed within `REMEMBER_SECONDS`."""
+    """Asks once for many, who then go on together: what they append shares a batch.
+
+    A topic that gained partitions is noticed within `REMEMBER_SECONDS`.
+    """
 
     def __init__(self, db: AsyncDb):
         self._db = db
         self._known: dict[str, Known] = {}
-        self._asking = asyncio.Lock()
+        self._asking: dict[str, asyncio.Task[Known]] = {}
 
     async def get(self, topic: str) -> Known:
         """The settings of a topic; `NotFound` when there is none."""
         if known := self._remembered(topic):
             return known
-        async with self._asking:
-            known = self._remembered(topic)  # somebody else may have asked meanwhile
-            if known is None:
-                known = self._known[topic] = Known(
-                    await self._db.run(calls.settings(topic)),
-                    await self._db.run(_message_bytes()),
-                    time.monotonic() + REMEMBER_SECONDS,
-                )
+        asking = self._asking.get(topic)
+        if asking is None:
+            asking = self._asking[topic] = asyncio.create_task(self._ask(topic))
+        return await asyncio.shield(asking)
+
+    async def _ask(self, topic: str) -> Known:
+        try:
+            known = self._known[topic] = Known(
+                await self._db.run(calls.settings(topic)),
+                await self._db.run(_message_bytes()),
+                time.monotonic() + REMEMBER_SECONDS,
+            )
+        finally:
+            del self._asking[topic]
         return known
 
     def _remembered(self, topic: str) -> Known | None:
