@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trunkline.core.errors import Invalid
@@ -39,6 +39,7 @@ def test_a_hot_partition_is_cut_into_more_tasks_than_a_cold_one() -> None:
     st.dictionaries(st.integers(0, 8), st.tuples(st.integers(1, 99), st.integers(0, 400))),
     st.integers(1, 500),
 )
+@example({0: (1, 1), 1: (1, 1), 2: (1, 4)}, 3)
 def test_a_limit_is_kept_and_nobody_starves(backlog: dict[int, tuple[int, int]], most: int) -> None:
     start = {("t", place): first for place, (first, _) in backlog.items()}
     end = {("t", place): first + n for place, (first, n) in backlog.items()}

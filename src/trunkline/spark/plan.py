@@ -41,13 +41,15 @@ def split(ranges: Sequence[Range], at_least: int | None) -> list[Range]:
 def limit(
     start: Mapping[tuple[str, int], int], end: Mapping[tuple[str, int], int], most: int
 ) -> dict[tuple[str, int], int]:
-    """Where to end so that about ``most`` messages are read, of each partition its fair share."""
+    """Where to end so that at most ``most`` messages are read: one of each partition that has some,
+    however many there are, and of the rest its fair share."""
     waiting = {place: max(0, end[place] - start.get(place, end[place])) for place in end}
     total = sum(waiting.values())
     if total <= most:
         return dict(end)
-    ends = {}
-    for place, offset in end.items():
-        share = waiting[place] * most // total
-        ends[place] = offset - waiting[place] + (max(1, share) if waiting[place] else 0)
-    return ends
+    some = sum(n > 0 for n in waiting.values())
+    spare, rest = max(0, most - some), max(1, total - some)
+    return {
+        place: end[place] - n + (1 + (n - 1) * spare // rest if n else 0)
+        for place, n in waiting.items()
+    }
