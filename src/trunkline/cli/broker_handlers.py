@@ -1,6 +1,5 @@
 """``trunkline broker worker`` and ``dead``: handlers at work, and what they left."""
 
-import logging
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -139,7 +138,6 @@ async def _worker(invocation: Invocation, path: str, *, services: bool) -> None:
         if target.server is not None:
             migrate.install(target.dsn)
         telemetry.configure(invocation.settings().log_level)
-        logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # we say it, in our words
         app.dsn = target.dsn
         await app.run(services=services)
 

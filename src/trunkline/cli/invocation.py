@@ -6,7 +6,6 @@ stand before or after the command's name. Whatever is slow to import is imported
 """
 
 import inspect
-import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -140,7 +139,6 @@ class Invocation:
         from trunkline.platform import connect
 
         telemetry.configure("warning")
-        logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # we say it, in our words
         with self.target() as target:
             if install or target.server is not None:
                 migrate.install(target.dsn)

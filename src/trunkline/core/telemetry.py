@@ -77,6 +77,7 @@ def configure(level: str, json: bool | None = None, *, stream: TextIO | None = N
     root.addHandler(handler)
     root.setLevel(number)
     root.propagate = False
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # we say it, in our words
 
 
 class _Handler(logging.StreamHandler[TextIO]):
