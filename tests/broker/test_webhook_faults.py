@@ -170,6 +170,27 @@ async def test_410_pauses_the_webhook_and_keeps_the_event_for_when_it_is_resumed
     assert dead(session) == []
 
 
+async def test_a_webhook_that_is_resumed_before_the_sender_saw_the_pause_goes_on(
+    clean_dsn: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.answers.append(answer(410))
+    async with sending(clean_dsn) as (tl, webhooks):
+        webhook = await tl.broker.webhook_add("g", receiver.url, retry=[])
+        await eventually(lambda: bool(webhooks._running))
+        look, may_look = webhooks.run_once, asyncio.Event()
+
+        async def look_late() -> int:
+            await may_look.wait()
+            return int(await look())
+
+        monkeypatch.setattr(webhooks, "run_once", look_late)
+        await tl.broker.publish("t", 1)
+        await eventually(lambda: _paused(tl, webhook))
+        assert await tl.broker.webhook_resume(webhook)
+        may_look.set()
+        await eventually(lambda: receiver.payloads == [1, 1])
+
+
 @pytest.mark.parametrize("status", [429, 503])
 async def test_retry_after_is_obeyed_by_everything_for_that_endpoint(
     clean_dsn: str, receiver: Receiver, status: int

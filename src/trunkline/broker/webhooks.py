@@ -154,6 +154,7 @@ class BrokerWebhooks(Service):
         self._guard: httpcore.AsyncNetworkBackend | None = None
         self._rules: Rules | None = None
         self._running: dict[int, _Running] = {}
+        self._withdrawn: set[int] = set()
         self._ending: set[asyncio.Task[None]] = set()
         self._entries: list[Sent] = []
         self._helpers: list[asyncio.Task[None]] = []
@@ -166,6 +167,7 @@ class BrokerWebhooks(Service):
                 asyncio.create_task(self._listen(), name="webhooks listen"),
                 asyncio.create_task(self._write_log(), name="webhooks log"),
             ]
+        withdrawn = frozenset(self._withdrawn)
         rules = await self._db.run(calls.rules())
         found = {endpoint.webhook: endpoint for endpoint in await self._db.run(calls.endpoints())}
         if self._rules is not None and self._rules.private != rules.private:
@@ -176,9 +178,10 @@ class BrokerWebhooks(Service):
             [
                 webhook
                 for webhook, running in self._running.items()
-                if webhook not in found or running.task.done()
+                if webhook not in found or webhook in withdrawn or running.task.done()
             ]
         )
+        self._withdrawn -= withdrawn
         for webhook, endpoint in found.items():
             if running := self._running.get(webhook):
                 running.sender.endpoint = endpoint
@@ -250,10 +253,17 @@ class BrokerWebhooks(Service):
             task.add_done_callback(self._ending.discard)
 
     async def _gone(self, endpoint: Endpoint, error: str) -> None:
-        """The endpoint does not want any more: it is paused until somebody resumes it."""
+        """The endpoint does not want any more: it is paused until somebody resumes it.
+
+        Its circuit is shut for good, so it begins anew even if it was resumed before we look.
+        """
         logger.warning("webhook paused", webhook=endpoint.webhook, error=error)
-        with suppress(NotFound):
-            await self._db.run(calls.pause(endpoint.webhook, error))
+        try:
+            with suppress(NotFound):
+                await self._db.run(calls.pause(endpoint.webhook, error))
+        finally:
+            self._withdrawn.add(endpoint.webhook)
+            self.wake.set()
 
     async def _listen(self) -> None:
         async with self._listener.subscribe("broker:webhooks") as heard:
