@@ -674,3 +674,14 @@ def test_a_slow_condition_is_resumed_without_leaving_out_an_event(session: Sessi
     call(session, "broker_resume", subscription=slow)
     match(session)
     assert delivered(session, slow) == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["broker_lag", "broker_dead_list", "broker_subscriptions"])
+def test_a_group_that_is_not_there_is_not_one_with_nothing_to_show(
+    session: Session, name: str
+) -> None:
+    with refused("TL404"):
+        call(session, name, group_name="nobody")
+    subscribe(session, "somebody")
+    call(session, name, group_name="somebody")
+    call(session, name)

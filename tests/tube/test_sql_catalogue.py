@@ -382,3 +382,25 @@ def test_a_touch_by_hand_needs_no_table(session: Session) -> None:
     (entry,) = feed.new()
     assert (entry.relation, entry.attachment, entry.shard) == (None, None, 3)
     assert (entry.op, entry.keys, entry.payload) == ("T", ["a", "b"], {"why": 1})
+
+
+def test_of_two_who_drop_a_tube_at_once_the_second_is_told(two_sessions: TwoSessions) -> None:
+    a, b, watcher = two_sessions.a, two_sessions.b, two_sessions.watcher
+    ensure(watcher)
+    a.execute("select trunkline.tube_drop(%s)", [TUBE])
+    waiting = two_sessions.later(b, "select trunkline.tube_drop(%s)", [TUBE])
+    two_sessions.blocked_by(a, b)
+    a.commit()
+    with refused("TL404"):
+        waiting.result(10)
+
+
+@pytest.mark.parametrize("name", ["tube_stats", "tube_parked", "tube_backfill_status"])
+def test_a_tube_that_is_not_there_is_not_one_with_nothing_to_show(
+    session: Session, name: str
+) -> None:
+    with refused("TL404"):
+        call(session, name, tube="nowhere")
+    ensure(session)
+    call(session, name, tube=TUBE)
+    call(session, name)

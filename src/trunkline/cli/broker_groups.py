@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import typer
 
-from trunkline.cli.invocation import Invocation, Session, command, flag
+from trunkline.cli.invocation import Invocation, command, flag
 from trunkline.cli.output import say
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
@@ -130,16 +130,7 @@ def lag(invocation: Invocation, group: SomeGroup = None) -> None:
 
     with invocation.session() as session:
         found = session.run(calls.lag(group))
-        if not found:
-            require(session, group)
     invocation.print(found, columns=_LAG, nothing="No handlers.")
-
-
-def require(session: Session, group: str | None) -> None:
-    """Tell a group that has nothing to show from one that is not there."""
-    from trunkline.broker import subscription_calls
-
-    session.run(subscription_calls.subscriptions(group))
 
 
 def group_delete(invocation: Invocation, group: Group) -> None:

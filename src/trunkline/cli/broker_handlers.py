@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trunkline.cli.broker_groups import require
 from trunkline.cli.invocation import Invocation, command, flag, run_async
 from trunkline.cli.output import say
 
@@ -67,8 +66,6 @@ def list_dead(invocation: Invocation, group: Group = None, handler: Handler = No
 
     with invocation.session() as session:
         rows = session.run(handler_calls.dead_list(group, handler=handler))
-        if not rows:
-            require(session, group)
     invocation.print(rows, columns=_LISTED, nothing="No dead letters.")
 
 
@@ -95,7 +92,7 @@ def retry_dead(
     from trunkline.broker import handler_calls
 
     total = _each(invocation, handler_calls.dead_retry, numbers, group, handler)
-    say(f"{total} dead letters are tried again.")
+    say(f"{_letters(total)} tried again.")
 
 
 @command(dead, "discard", example="trunkline broker dead discard 17 18")
@@ -109,7 +106,11 @@ def discard_dead(
     from trunkline.broker import handler_calls
 
     total = _each(invocation, handler_calls.dead_discard, numbers, group, handler)
-    say(f"{total} dead letters are discarded.")
+    say(f"{_letters(total)} discarded.")
+
+
+def _letters(n: int) -> str:
+    return "1 dead letter is" if n == 1 else f"{n} dead letters are"
 
 
 def _each(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from trunkline.cli.invocation import Invocation, Session, command, flag
+from trunkline.cli.invocation import Invocation, command, flag
 from trunkline.cli.output import say
 
 app = typer.Typer(
@@ -198,24 +198,7 @@ def parked(
             say(f"{session.run(calls.unpark(tube))} keys are tried again.")
             return
         rows = session.run(calls.parked(tube))
-        if tube is not None and not rows:
-            require(session, tube)
     invocation.print(rows, nothing="No key is parked.")
-
-
-def require(session: Session, tube: str) -> None:
-    """Tell a tube that has nothing to show from one that is not there."""
-    from trunkline.tube import calls
-
-    if not session.run(calls.stats(tube)):
-        raise unknown(tube)
-
-
-def unknown(tube: str) -> Exception:
-    """What is said of a tube that is not there."""
-    from trunkline.core.errors import NotFound
-
-    return NotFound(f'there is no tube "{tube}".', hint="List what there is: trunkline tube list")
 
 
 def _progress(notice: object) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from trunkline.cli.invocation import Invocation, Session, command, flag, run_async
 from trunkline.cli.output import console, say
-from trunkline.cli.tube import SomeTube, Tube, require, unknown
+from trunkline.cli.tube import SomeTube, Tube
 
 if TYPE_CHECKING:
     from trunkline.tube.models import Backfill
@@ -56,8 +56,6 @@ def stats(invocation: Invocation, tube: SomeTube = None, watch: Watch = False) -
             if watch and sys.stdout.isatty():
                 console().clear()
             rows = session.run(calls.stats(tube))
-            if tube is not None and not rows:
-                raise unknown(tube)
             invocation.print(rows, columns=_STATS, nothing="No tubes.")
             if not watch:
                 return
@@ -112,8 +110,6 @@ def backfill(
             if watch:
                 _work(session, tube)
         rows = session.run(calls.backfill_status(tube))
-        if not rows:
-            require(session, tube)
     invocation.print(rows, columns=_BACKFILLS, nothing="No backfills.")
 
 
@@ -151,7 +147,7 @@ def downstream(
             session.run(calls.downstream(tube, None if kind == "none" else kind, options))
         rows = [row for row in session.run(calls.downstreams()) if tube in {None, row.tube}]
         if tube is not None and not rows:
-            require(session, tube)
+            session.run(calls.stats(tube))  # or there is no such tube
     invocation.print(rows, nothing="No downstream." if tube else "No downstreams.")
 
 
@@ -221,8 +217,7 @@ async def _worker(invocation: Invocation, tube: str, *, once: bool) -> None:
         telemetry.configure(invocation.settings().log_level)
         rows = [row for row in await platform.tube.downstreams() if row.tube == tube]
         if not rows:
-            if not await platform.tube.stats(tube):
-                raise unknown(tube)
+            await platform.tube.stats(tube)  # or there is no such tube
             raise NotFound(
                 f'tube "{tube}" has no downstream.',
                 hint=f"Set one, for example: trunkline tube downstream {tube} postgres",

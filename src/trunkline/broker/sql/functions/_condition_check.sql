@@ -14,7 +14,7 @@ begin
     select * into strict parsed from trunkline._condition_parse(condition);
     fault := coalesce(trunkline._condition_fault(parsed.tree), case when parsed.type <> 'boolean' then format('it gives %s, not boolean', parsed.type) end);
   exception when syntax_error_or_access_rule_violation or data_exception or feature_not_supported or program_limit_exceeded then
-    fault := sqlerrm;
+    fault := replace(sqlerrm, '""its end""', 'its end');
   end;
   if fault is not null then
     perform trunkline._raise('TL422', format('%s is not a condition: %s.', quote_literal(left(condition, 200)), fault),

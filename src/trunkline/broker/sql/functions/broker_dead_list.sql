@@ -1,9 +1,10 @@
 /* Dead letters, the newest first: what failed for good, the first line of its last error, and how many events of its key
-   wait behind it. */
+   wait behind it.  TL404 for a group that is not there. */
 create or replace function trunkline.broker_dead_list(group_name text default null, handler text default null)
 returns table (retry bigint, group_name text, handler text, topic text, key text, event_id bigint, event_position bigint, attempts int,
                error text, failed_at timestamptz, behind bigint)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select from trunkline._broker_group_row($1) where $1 is not null;
   select r.retry, g.group_name, r.handler, r.topic, r.key, r.event_id, r.event_position, r.attempts,
          split_part(r.errors -> -1 ->> 'error', E'\n', 1), (r.errors -> -1 ->> 'at')::timestamptz,
          (select count(*) from trunkline.broker_retry p

@@ -1,8 +1,9 @@
-/* Handlers of groups, lane by lane: what waits, since when, what failed, who works on it. */
+/* Handlers of groups, lane by lane: what waits, since when, what failed, who works on it.  TL404. */
 create or replace function trunkline.broker_lag(group_name text default null)
 returns table (group_name text, handler text, lane int, waiting bigint, oldest_at timestamptz, up_to bigint, head bigint, retrying bigint, parked bigint, dead bigint,
                epoch bigint, process uuid, process_name text)
 language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+  select from trunkline._broker_group_row($1) where $1 is not null;
   select g.group_name, h.handler, l.lane, w.n, w.oldest, c.up_to, coalesce(w.head, c.up_to), r.retrying, r.parked, r.dead, o.epoch, o.process, e.name
     from trunkline.broker_group g join trunkline.broker_handler h using (group_id) cross join lateral generate_series(0, g.lanes - 1) l (lane)
     cross join lateral (select trunkline._broker_position(g.group_id, h.handler, l.lane) as up_to) c

@@ -5,14 +5,14 @@ create or replace function trunkline.broker_subscriptions(group_name text defaul
 returns table (subscription bigint, group_name text, condition text, params jsonb, way text, state text, from_position bigint, matched_up_to bigint, expiry interval,
                holders bigint, idle_since timestamptz, quarantined_at timestamptz, error text, error_position bigint, created_at timestamptz)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select from trunkline._broker_group_row($1) where $1 is not null;
   select s.subscription, g.group_name, s.given ->> 'condition', s.given -> 'params', case when c.event_key is null then 'scan' else 'index' end,
          case when s.quarantined_at is not null then 'quarantined' when s.caught_up_to is not null then 'late' else 'live' end,
          s.from_position, s.caught_up_to, s.expiry,
          (select count(*) from trunkline.broker_holder h join trunkline.lease l using (process) where h.subscription = s.subscription and l.expires > clock_timestamp()),
          case when s.expiry is not null then s.idle_since end, s.quarantined_at, s.error, case when s.quarantined_at is not null then s.error_position end, s.created_at
-    from (select case when $1 is not null then (trunkline._broker_group_row($1)).group_id end as group_id) w
-    join trunkline.broker_subscription s on w.group_id is null or s.group_id = w.group_id
-    join trunkline.broker_group g on g.group_id = s.group_id join trunkline.broker_condition c on c.condition_id = s.condition_id
+    from trunkline.broker_subscription s join trunkline.broker_group g using (group_id) join trunkline.broker_condition c using (condition_id)
+   where $1 is null or g.group_name = $1
    order by s.subscription;
 $$;
 comment on function trunkline.broker_subscriptions(text) is 'Subscriptions with their conditions, their state, and the error of those in quarantine.';

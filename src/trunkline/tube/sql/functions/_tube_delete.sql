@@ -1,10 +1,13 @@
-/* Forget a tube: its row, lanes and cursors.  Its entries leave with the ring.  TL409 when a table was attached meanwhile. */
+/* Forget a tube: its row, lanes and cursors.  Its entries leave with the ring.  TL404 when it is gone, TL409 when a table was attached meanwhile. */
 create or replace function trunkline._tube_delete(tube trunkline.tube)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   present trunkline.tube;
 begin
   select t.* into present from trunkline.tube t where t.tube_id = tube.tube_id for update;
+  if not found then
+    perform trunkline._raise('TL404', format('tube "%s" was dropped meanwhile.', tube.tube));
+  end if;
   if exists (select from trunkline.tube_table a join pg_trigger g on g.tgname = format('trunkline_tube_%s_insert', a.attachment)
               where a.tube_id = tube.tube_id) then
     perform trunkline._raise('TL409', format('a table was attached to tube "%s" meanwhile.', tube.tube), 'Drop it again.');

@@ -1,8 +1,9 @@
-/* Lanes of tubes: what waits, since when, who works on it. */
+/* Lanes of tubes: what waits, since when, who works on it.  TL404. */
 create or replace function trunkline.tube_stats(tube text default null)
 returns table (tube text, lane int, live_entries bigint, backfill_entries bigint, oldest_at timestamptz, live_up_to bigint, backfill_up_to bigint,
                head bigint, epoch bigint, process uuid, process_name text, parked bigint)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select from trunkline._tube_row($1) where $1 is not null;
   select t.tube, l.lane, live.n, back.n, least(live.oldest, back.oldest), p.live, p.back, h.head, o.epoch, o.process, e.name,
          (select count(*) from trunkline.tube_parked k where k.tube_id = t.tube_id and k.shard % t.lanes = l.lane)
     from trunkline.tube t cross join lateral generate_series(0, t.lanes - 1) l (lane)
