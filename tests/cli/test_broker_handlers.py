@@ -61,7 +61,7 @@ def test_a_worker_handles_events_until_it_is_told_to_stop_and_dead_letters_are_s
     shown = cli("broker", "dead", "show", number).rows
     assert shown["payload"] == "bad"
     assert shown["errors"][0]["attempt"] == 1
-    assert "1 dead letters are tried again" in cli("broker", "dead", "retry", number).err
+    assert "1 dead letter is tried again" in cli("broker", "dead", "retry", number).err
     assert cli("broker", "dead", "discard", number).code == 3
     assert cli("broker", "dead", "show", number).code == 3
 

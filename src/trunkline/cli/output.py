@@ -90,9 +90,11 @@ def console(*, talk: bool = False) -> Console:
 
 
 def as_row(thing: Any) -> Mapping[str, Any]:
-    """The fields of a dataclass by name; a mapping is a row already."""
+    """The fields of a dataclass or named tuple by name; a mapping is a row already."""
     if is_dataclass(thing):
         return {field.name: getattr(thing, field.name) for field in fields(thing)}
+    if isinstance(thing, tuple):
+        thing = thing._asdict()  # type: ignore[attr-defined]
     row: Mapping[str, Any] = thing
     return row
 

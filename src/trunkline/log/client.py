@@ -328,9 +328,8 @@ class Reading:
         """The messages of a row that was asked for."""
         part = decode(row)
         wanted = self._since is None or part.at >= self._since  # among archived ones it is coarse
-        columns = zip(part.offsets, part.keys, part.values, part.headers, strict=True)
-        for offset, key, value, headers in columns if wanted else ():
-            yield Message(self._topic, self._partition, offset, part.at, key, value, headers)
+        if wanted:
+            yield from part.messages(self._topic, self._partition)
         whole = part.skip + part.take == part.n
         self._next_offset = 1 + (part.last_offset if whole else part.offsets[-1])
         if self._left is not None and wanted:

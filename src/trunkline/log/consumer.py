@@ -30,7 +30,6 @@ from trunkline.core.errors import (
     TrunklineError,
     Unavailable,
 )
-from trunkline.log.models import Message, Start
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener, Notifier, Subscription
     from trunkline.log.decoding import DecodedBatch
-    from trunkline.log.models import Topic
+    from trunkline.log.models import Message, Start, Topic
     from trunkline.log.topics import Topics
 
 logger = telemetry.get_logger(__name__)
@@ -107,13 +106,8 @@ class Batch:
     @cached_property
     def messages(self) -> list[Message]:
         """Every message as a value of its own."""
-        return [
-            Message(self.topic, self.partition, offset, part.at, key, value, headers)
-            for part in self._parts
-            for offset, key, value, headers in zip(
-                part.offsets, part.keys, part.values, part.headers, strict=True
-            )
-        ]
+        found = (part.messages(self.topic, self.partition) for part in self._parts)
+        return [*chain.from_iterable(found)]
 
     @property
     def values(self) -> list[bytes | None]:

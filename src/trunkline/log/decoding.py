@@ -14,6 +14,7 @@ import threading
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
+from itertools import repeat
 from operator import sub
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ import zstandard
 
 from trunkline.core.errors import Invalid
 from trunkline.log.batches import FORMAT, LARGEST_COLUMN, Codec, header_text
+from trunkline.log.models import Message
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -112,6 +114,20 @@ class DecodedBatch:
         """None where a message was appended and not forwarded."""
         ids = self._content.event_ids
         return [None] * self.take if ids is None else [*self._integers("q", ids)]
+
+    def messages(self, topic: str, partition: int) -> list[Message]:
+        """Every message as a value of its own."""
+        columns = zip(
+            repeat(topic),
+            repeat(partition),
+            self.offsets,
+            repeat(self.at),
+            self.keys,
+            self.values,
+            self.headers,
+            strict=False,
+        )
+        return [*map(Message._make, columns)]
 
     @property
     def columns(self) -> tuple[Column, Column | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -147,9 +147,8 @@ class Outgoing:
     headers: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message that was read."""
+class Message(NamedTuple):
+    """A message that was read; a tuple, because so many of them are made."""
 
     topic: str
     partition: int
