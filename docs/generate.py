@@ -319,7 +319,8 @@ def python_part(capability: str) -> Iterator[str]:
     if values := values_of(capability):
         yield "\n#### Values\n\n| class | fields | what it is |\n|---|---|---|"
         for value in values:
-            names = ", ".join(f"`{field.name}`" for field in fields(value))
+            found = getattr(value, "_fields", None) or [field.name for field in fields(value)]
+            names = ", ".join(f"`{name}`" for name in found)
             yield f"| `{value.__name__}` | {names} | {_cell(_doc(value))} |"
 
 
