@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from trunkline.core.backoff import Backoff
+from trunkline.core.waiting import set_within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -77,9 +78,7 @@ class Circuit:
             wait = self._wait()
             if wait <= 0:
                 break
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(wait, _ASK_AGAIN)):
-                    await self._changed.wait()
+            await set_within(self._changed, min(wait, _ASK_AGAIN))
         if self._shut or unless():
             yield False
             return

@@ -20,6 +20,7 @@ from trunkline.broker import calls
 from trunkline.core.backoff import Backoff
 from trunkline.core.db import execute_async, translated
 from trunkline.core.errors import BadRequest, Invalid, TrunklineError, Unavailable
+from trunkline.core.waiting import set_within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,17 +126,10 @@ class Enqueuer:
         """Publish until nothing is left."""
         while self._waiting:
             if len(self._waiting) < self._batch_events and not self.closed:
-                await self._gather()
+                await set_within(self._hurry, self._linger)
             self._hurry.clear()
             size = min(self._batch_events, len(self._waiting))
             await self._publish([self._waiting.popleft() for _ in range(size)])
-
-    async def _gather(self) -> None:
-        try:
-            async with asyncio.timeout(self._linger):
-                await self._hurry.wait()
-        except TimeoutError:
-            return
 
     async def _publish(self, batch: Sequence[Entry]) -> None:
         """Publish a batch; whatever becomes of it, everybody gets an answer."""

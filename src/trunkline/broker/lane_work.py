@@ -6,12 +6,12 @@ same time. Positions are committed after the handler, or in its own transaction 
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, Protocol
 
 from trunkline.broker import handler_calls as calls
 from trunkline.broker.lane import UNCOMMITTED, Lane
+from trunkline.core.waiting import set_within
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -142,13 +142,3 @@ class LaneWork:
             calls.commit(handler.group, handler.name, lane.number, lane.epoch, up_to)
         )
         lane.has_committed(up_to)
-
-
-async def set_within(event: asyncio.Event, timeout: float | None) -> bool:
-    """Wait for an event; False when that takes too long."""
-    try:
-        async with asyncio.timeout(timeout):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True

@@ -20,7 +20,7 @@ from trunkline.broker.attempts import Attempts, Shared
 from trunkline.broker.calls import group
 from trunkline.broker.invocation import Withdrawn
 from trunkline.broker.lane import UNCOMMITTED, Lane
-from trunkline.broker.lane_work import LaneWork, set_within
+from trunkline.broker.lane_work import LaneWork
 from trunkline.broker.subscription_calls import subscribe
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
@@ -32,6 +32,7 @@ from trunkline.core.errors import (
     Unavailable,
 )
 from trunkline.core.service import Probe
+from trunkline.core.waiting import set_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

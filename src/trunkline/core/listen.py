@@ -22,6 +22,7 @@ import psycopg
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import Invalid, Unavailable, is_disconnect
+from trunkline.core.waiting import set_within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -64,10 +65,7 @@ class Subscription:
 
     async def wait(self, timeout: float) -> bool:
         """True once something came since the last wait, False when time is over."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._woken.wait()
-        except TimeoutError:
+        if not await set_within(self._woken, timeout):
             return False
         self._woken.clear()
         return True
@@ -113,12 +111,7 @@ class Listener:
 
     async def ready(self, timeout: float = 10.0) -> bool:
         """Wait until notifications are heard; False when that takes too long."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._listening.wait()
-        except TimeoutError:
-            return False
-        return True
+        return await set_within(self._listening, timeout)
 
     async def close(self) -> None:
         """Stop listening; those who wait are woken once more. Safe to call twice."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import TrunklineError
+from trunkline.core.waiting import set_within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -120,15 +121,20 @@ class Loop:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Repeat until ``stop`` is set; a run that is under way is finished."""
-        while not stop.is_set():
-            wait = await self._step()
-            if not wait:
-                await asyncio.sleep(0)
-            elif self._backoff.attempts:
-                # Nothing wakes a failing service early, or it would fail at full speed.
-                await _first_of(wait, stop.wait())
-            else:
-                await _first_of(wait, stop.wait(), self.service.wake.wait())
+        stopped = asyncio.create_task(stop.wait())
+        stopped.add_done_callback(lambda _: self.service.wake.set())
+        try:
+            while not stop.is_set():
+                wait = await self._step()
+                if not wait:
+                    await asyncio.sleep(0)
+                elif self._backoff.attempts:
+                    # Nothing wakes a failing service early, or it would fail at full speed.
+                    await set_within(stop, wait)
+                elif not stop.is_set():
+                    await set_within(self.service.wake, wait)
+        finally:
+            stopped.cancel()
 
     async def _step(self) -> float:
         """Run once; how many seconds to wait afterwards."""

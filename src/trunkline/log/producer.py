@@ -20,6 +20,7 @@ from uuid import UUID, uuid4
 
 from trunkline.core import telemetry
 from trunkline.core.errors import Conflict, Invalid, TooLarge, TrunklineError, Unavailable
+from trunkline.core.waiting import set_within
 from trunkline.log import calls
 from trunkline.log.batches import Codec, PackedBatch, pack, partition_of, route
 from trunkline.log.columns import columns, encode
@@ -290,11 +291,7 @@ class Producer:
         try:
             while lane.waiting:
                 if self._linger and not lane.full.is_set():
-                    try:
-                        async with asyncio.timeout(self._linger):
-                            await lane.full.wait()
-                    except TimeoutError:
-                        pass
+                    await set_within(lane.full, self._linger)
                 elif lane.n < _COMPANY:
                     await asyncio.sleep(0)  # whoever is about to send comes along
                 entries = self._take(lane)

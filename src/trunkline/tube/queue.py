@@ -150,9 +150,8 @@ class LaneQueue:
         return self.read_up_to[priority] if first is None else first - 1
 
     def _knows_none(self, ids: Sequence[KeyId]) -> bool:
-        return all(
-            held.keys().isdisjoint(ids) for held in (*self._waiting, self._flying, self._delayed)
-        )
+        places = (*self._waiting, self._flying, self._delayed)
+        return all(held.keys().isdisjoint(ids) for held in places if held)
 
     def _join(self, wanted: Pending) -> Pending:
         """Queue a key, or let what is queued for it already count for its place as well."""
