@@ -478,6 +478,41 @@ def test_ticks_leave_when_they_are_read_and_a_later_one_is_elsewhere(demo: Sessi
     assert numbered(demo, 3) == [(3, "c")]
 
 
+def test_a_tick_that_is_carried_loses_and_doubles_nothing(demo: Session, other: Session) -> None:
+    ticks = Ring(demo, "tick")
+    carry = "select trunkline._tick_carry()"
+    write(demo, "a")
+    write(other, "open")
+    tick(demo)
+    needs(demo, 2)
+    assert ask(demo, carry) == 0  # it stands in the current slot
+    ticks.rotate()
+    assert not ticks.clear()
+    assert ask(demo, carry) == 1
+    assert ask(demo, carry) == 0
+    assert ticks.clear()
+    assert tick(demo) == 0
+    other.commit()
+    write(demo, "b")
+    assert tick(demo) == 2
+    assert numbered(demo, 2) == [(2, "open"), (3, "b")]
+
+
+def test_a_sequence_that_stands_still_does_not_hold_the_ticks_of_others(demo: Session) -> None:
+    """The first tick of a life is taken even if it is empty, and no other may ever come."""
+    ticks = Ring(demo, "tick")
+    demo.execute("select trunkline._tick_take('tube_entry')")
+    for number in range(8):
+        write(demo, str(number))
+        tick(demo)
+        assert ticks.rotate()
+    write(demo, "8")
+    tick(demo)
+    while ask(demo, "select trunkline.rings_rotate()"):
+        pass
+    assert ticks.rows() == {ticks.current: 2}
+
+
 def test_ticks_do_not_wait_for_a_slot_of_rows_that_somebody_holds(
     demo: Session, other: Session, ring: Ring
 ) -> None:

@@ -7,9 +7,8 @@ declare
 begin
   -- a new life is noted soon, in a short transaction
   perform trunkline._incarnation_row();
-  -- only when half of the slots wait: cursors that do not move are then copied rarely, and in an idle installation never
-  if (select 2 * count(s.left_at) >= least(count(*), trunkline._setting('ring.cursor.slots')::int) from trunkline.ring_slot s where s.ring = 'cursor')
-     and trunkline._cursor_carry() > 0 then
+  -- only when half of the slots wait: what does not move is then copied rarely, and in an idle installation never
+  if trunkline._ring_half_left('cursor') and trunkline._cursor_carry() > 0 or trunkline._ring_half_left('tick') and trunkline._tick_carry() > 0 then
     return true;
   end if;
   for name in select r.ring from trunkline.ring r order by r.ring loop
