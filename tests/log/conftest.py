@@ -33,6 +33,7 @@ begin
   update trunkline.config set value = default_value where value <> default_value;
   update trunkline.duty set ran_at = null, failed_at = null, error = null;
   delete from trunkline.lease;
+  delete from trunkline.owner;
 end $$
 """
 

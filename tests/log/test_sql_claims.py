@@ -166,6 +166,22 @@ def test_a_second_claimer_waits_and_gets_what_follows(
     assert second.result(10).fetchone() == (6, 9)
 
 
+def test_a_claimer_who_waits_while_the_segment_is_sealed_gets_what_follows(
+    session: Session, topic: str, two: TwoSessions
+) -> None:
+    fill(session, 4)
+    claim(session, 1)
+    query = "select first_offset, last_offset from trunkline.log_claim(%s, 'readers', 0, 4)"
+    assert two.a.execute(query, [TOPIC]).fetchone() == (2, 4)
+    waiting = two.later(two.b, query, [TOPIC])
+    two.blocked_by(two.a, two.b)
+    seal(session)
+    fill(session, 6)
+    assert two.a.execute(query, [TOPIC]).fetchone() == (5, 8)
+    two.a.commit()
+    assert waiting.result(10).fetchone() == (9, 10)
+
+
 def test_rolling_back_a_claim_hands_out_the_same_range_again(session: Session, topic: str) -> None:
     fill(session, 5)
     for deadline in (None, MINUTE):

@@ -102,6 +102,22 @@ def test_a_process_without_a_living_lease_may_not_join(session: Session, topic: 
     assert column(session, "select party from trunkline.party") == []
 
 
+def test_a_lease_that_ends_while_its_process_joins_is_told(session: Session, topic: str) -> None:
+    who = process(session)
+    with session.transaction(force_rollback=True):
+        session.execute(
+            """create function pg_temp.end_leases() returns trigger language plpgsql as $$
+               begin
+                 update trunkline.lease set expires = clock_timestamp();
+                 return null;
+               end $$;
+               create trigger late after insert on trunkline.party
+                 execute function pg_temp.end_leases()"""
+        )
+        with refused("TL423"):
+            join(session, who)
+
+
 def test_a_group_made_at_once_by_many_keeps_its_position(
     session: Session, topic: str, connect: Connect
 ) -> None:
@@ -435,6 +451,30 @@ def test_a_member_of_a_deleted_group_cannot_commit_in_the_one_made_anew(
     with refused("TL423"):
         commit(session, share, 5)
     assert position(session) == 0
+
+
+def test_a_member_of_a_deleted_topic_cannot_commit_in_the_one_made_anew(
+    session: Session, share: Share
+) -> None:
+    for _ in range(2):
+        call(session, "log_delete", topic=TOPIC)
+        create(session)
+        fill(session, 10)
+    ((_, epoch, up_to, _),) = join(session, process(session))
+    assert (epoch > share.epoch, up_to) == (True, 0)
+    with refused("TL423"):
+        commit(session, share, 5)
+    assert position(session) == 0
+
+
+def test_epochs_of_a_deleted_topic_are_forgotten_after_a_day(
+    session: Session, share: Share
+) -> None:
+    for topic, left in ((TOPIC, 1), ("other", 0)):
+        create(session, topic)
+        call(session, "log_delete", topic=topic)
+        assert ask(session, "select count(*) from trunkline.owner") == left
+        session.execute("update trunkline.owner set since = since - interval '1 day'")
 
 
 def test_a_group_that_was_deleted_begins_anew(session: Session, share: Share) -> None:

@@ -23,6 +23,7 @@ begin
 
   select count(*), count(*) filter (where (p.process, p.member) < (_party_share.process, _party_share.member)) into members, my_rank
     from trunkline.party p where p.party = _party_share.party and trunkline._lease_living(p.process);
+  members := greatest(members, 1);  -- none when the lease ended, or the group was deleted, since we looked
   share := cardinality(resources) / members + (my_rank < cardinality(resources) % members)::int;
 
   select count(*) into mine from trunkline.owner o

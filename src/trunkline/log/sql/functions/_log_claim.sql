@@ -24,6 +24,10 @@ begin
   seen.up_to := coalesce(seen.up_to, trunkline._log_first(part) - 1);
   if seen.up_to > tail - max_messages then  -- what came while we waited for the lock may complete the range
     tail := trunkline._log_tail(part);
+    if seen.up_to > tail then  -- a segment was sealed meanwhile, and others have claimed from the one after it
+      select p.* into part from trunkline.log_partition p where p.topic_id = part.topic_id and p.partition = part.partition;
+      tail := trunkline._log_tail(part);
+    end if;
   end if;
   if seen.up_to < part.first_offset - 1 and not (archived and (trunkline._log_archived(part, seen.up_to + 1)).topic_id is not null)
      or seen.up_to > tail or tail is null then

@@ -16,6 +16,8 @@ begin
       perform trunkline._raise('TL404', format('topic "%s" was deleted.', settings.topic), '', jsonb_build_object('topic', settings.topic));
     end;
     if present is not null then
+      -- epochs go on where a topic of this name had this group: see log_delete()
+      perform trunkline._owners_move(format('gone:%s:%s:', settings.topic, group_name), format('log:%s:%s:', settings.topic_id, group_name));
       for part in select p.* from trunkline.log_partition p where p.topic_id = settings.topic_id order by p.partition loop
         cursor_id := trunkline._cursor_ensure(trunkline._log_resource(settings.topic_id, group_name, part.partition));
         perform trunkline._cursor_lock(cursor_id);

@@ -8,7 +8,9 @@ begin
   perform 1 from trunkline.log_partition p where p.topic_id = number order by p.partition for update;
   delete from trunkline.cursor_key k where k.resource like format('log:%s:%%', number);
   delete from trunkline.party p where p.party like format('log:%s:%%', number);
-  delete from trunkline.owner o where o.resource like format('log:%s:%%', number);
+  -- epochs go on under its name for a day: a member of a group must not be able to commit in a topic that is made anew
+  perform trunkline._owners_move(format('log:%s:', number), format('gone:%s:', topic));
+  delete from trunkline.owner o where starts_with(o.resource, 'gone:') and o.since < clock_timestamp() - interval '1 day';
   delete from trunkline.log_topic t where t.topic_id = number;
   update trunkline.log_segment s set topic_id = null where s.topic_id = number;
 end $$;
