@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,7 @@ from trunkline.log.archive import SCHEMA, Digest, rows
 from trunkline.log.archived import ArchivedSegment
 from trunkline.log.batches import Codec, StoredBatch, pack
 from trunkline.log.decoding import decode
+from trunkline.testing import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -189,6 +192,33 @@ async def test_a_member_that_was_behind_goes_on_in_the_archive(
             found += batch.offsets
             await batch.commit()
     assert found == list(range(31, 46))
+
+
+async def test_a_poll_that_is_cancelled_leaves_the_files_to_the_thread_that_reads_them(
+    tl: Platform, archived: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    used: list[ArchivedSegment] = []
+    fetch = ArchivedSegment.fetch
+
+    def slow_at_first(segment: ArchivedSegment, *asked: int) -> list[StoredBatch]:
+        used.append(segment)
+        if len(used) == 1:
+            begun.set()
+            go_on.wait(10)
+        return fetch(segment, *asked)
+
+    monkeypatch.setattr(ArchivedSegment, "fetch", slow_at_first)
+    async with tl.log.consume(TOPIC, "g") as consumer:
+        polling = asyncio.create_task(consumer.poll())
+        await eventually(begun.is_set)
+        polling.cancel()
+        await asyncio.wait({polling})
+        batch = await consumer.poll(10)
+        go_on.set()
+    assert batch is not None
+    assert batch.first_offset == 1
+    assert used[0] not in used[1:]
 
 
 async def test_a_time_in_the_archive_is_exact(tl: Platform, maker: Session, archived: Path) -> None:

@@ -264,6 +264,9 @@ async def test_read_begins_and_ends_where_it_is_told(tl: Platform) -> None:
     assert [m.offset for m in await all_of(tl, "orders", start=19, fetch_bytes=1)] == [19, 20]
     assert await all_of(tl, "orders", start=21) == []
     assert await all_of(tl, "orders", limit=0) == []
+    assert len(await all_of(tl, "orders", start=8, limit=2**40)) == len(
+        await all_of(tl, "orders", start=8)
+    )
     with pytest.raises(PositionTrimmed, match="20"):
         await all_of(tl, "orders", start=22)
     with pytest.raises(Invalid):

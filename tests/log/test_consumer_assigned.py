@@ -523,6 +523,39 @@ async def test_closing_while_the_group_is_being_joined_leaves_no_member_behind(
     assert await execute(dsn, "select process from trunkline.owner") == [(None,)]
 
 
+async def test_a_close_that_is_cancelled_leaves_all_the_same(
+    dsn: str, tl: Platform, watch: Watch
+) -> None:
+    consumer = tl.log.consume("orders", "g")
+    assert await consumer.poll(0) is None
+    leaving = watch.hold("log_leave")
+    closing = asyncio.create_task(consumer.close())
+    await leaving.wait()
+    closing.cancel()
+    await asyncio.wait({closing})
+    watch.let_go("log_leave")
+    await consumer.close()
+    assert await execute(dsn, "select * from trunkline.party") == []
+    assert await execute(dsn, "select process from trunkline.owner") == [(None,)]
+
+
+async def test_a_member_that_closed_while_the_server_was_away_is_not_kept_alive(
+    dsn: str, tl: Platform, proxy: Callable[[str], Proxy]
+) -> None:
+    wire = proxy(dsn)
+    async with trunkline.connect(wire.dsn, connect_timeout=0.2) as far:
+        far.db._patience = 0.1
+        consumer = far.log.consume("orders", "g")
+        assert await consumer.poll(0) is None
+        wire.refuse()
+        await consumer.close()
+        wire.resume()
+        far.db._patience = 10
+        await far._lease.renew()
+        assert await execute(dsn, "select * from trunkline.party") == []
+        assert await execute(dsn, "select process from trunkline.owner") == [(None,)]
+
+
 async def test_a_poll_that_is_cancelled_loses_nothing(tl: Platform) -> None:
     await fill(tl, 40)
     found: list[int] = []
@@ -636,6 +669,19 @@ async def test_a_topic_that_was_made_anew_is_read_from_its_beginning(
                 await consumer.poll(0)
         await tl.log.create("orders")
         await fill(tl, 9, first=101)
+        assert await take(consumer, 9) == list(range(101, 110))
+
+
+async def test_a_topic_that_was_made_anew_before_its_reader_looked_is_read_from_its_beginning(
+    tl: Platform,
+) -> None:
+    await fill(tl, 5)
+    async with tl.log.consume("orders", "g", max_messages=2) as consumer:
+        await take(consumer, 2)
+        await tl.log.delete("orders")
+        await tl.log.create("orders")
+        await fill(tl, 9, first=101)
+        consumer._rejoin_at = 0.0
         assert await take(consumer, 9) == list(range(101, 110))
 
 

@@ -28,7 +28,7 @@ from uuid import UUID, uuid4
 
 from trunkline.core import telemetry
 from trunkline.core.calls import Call, scalar
-from trunkline.core.errors import TrunklineError
+from trunkline.core.errors import NotFound, TrunklineError, Unavailable
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -75,6 +75,7 @@ class ProcessLease:
         self.name = name or default_name()
         self._db = db
         self._renew_after = 0.0
+        self._owed: list[Call[None]] = []
         self._task: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
 
@@ -86,8 +87,16 @@ class ProcessLease:
                 self._task = asyncio.create_task(self._keep(), name="lease")
         return self.process
 
+    def owe(self, farewell: Call[None]) -> None:
+        """Say before the next renewal what could not be said now.
+
+        Whoever works in this process lives by its lease: one that left must not be kept alive.
+        """
+        self._owed.append(farewell)
+
     async def renew(self) -> None:
         """Renew now: after a long pause, before something is taken."""
+        await self._say_farewells()
         await self._db.run(renew(self.process, self.name))
         self._renew_after = (await self._db.run(ttl())).total_seconds() / 3
 
@@ -101,6 +110,19 @@ class ProcessLease:
         with suppress(TrunklineError, TimeoutError):
             async with asyncio.timeout(_GOODBYE_WITHIN):
                 await self._db.run(end(self.process))
+
+    async def _say_farewells(self) -> None:
+        for farewell in [*self._owed]:
+            try:
+                await self._db.run(farewell)
+            except NotFound:
+                pass  # what was to be left is gone
+            except Unavailable:
+                raise
+            except TrunklineError as error:
+                logger.warning("not left yet", error=str(error))
+                continue
+            self._owed = [other for other in self._owed if other is not farewell]
 
     async def _keep(self) -> None:
         wait = self._renew_after

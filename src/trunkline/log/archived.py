@@ -44,7 +44,11 @@ async def fetch(
             return await db.run(call)
         except PositionTrimmed as error:
             archived.open(error)
-    return await asyncio.to_thread(archived.read, call)
+    try:
+        return await asyncio.to_thread(archived.read, call)
+    except asyncio.CancelledError:
+        archived.leave()  # to the thread, which reads on
+        raise
 
 
 def fetch_blocking(
@@ -82,13 +86,18 @@ class ArchivedReader:
             ) from error
         self._segment = ArchivedSegment(error.details)
 
+    def leave(self) -> None:
+        """Let go of the segment that is open: the next fetch asks where to read."""
+        self._segment = None
+
     def read(self, call: Call[Any]) -> list[StoredBatch]:
         """What `log_fetch` would have answered, from the files."""
-        assert self._segment is not None
+        segment = self._segment
+        assert segment is not None
         asked = call.arguments
-        self._segment.check_history(asked["from_offset"], asked["incarnation"])
-        found = self._segment.fetch(asked["from_offset"], asked["max_messages"], asked["max_bytes"])
-        if found and found[-1].last_offset >= self._segment.last:
+        segment.check_history(asked["from_offset"], asked["incarnation"])
+        found = segment.fetch(asked["from_offset"], asked["max_messages"], asked["max_bytes"])
+        if found and found[-1].last_offset >= segment.last and self._segment is segment:
             self._segment = None
         return found
 

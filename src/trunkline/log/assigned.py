@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from trunkline.core import telemetry
 from trunkline.core.errors import (
     LeaseLost,
+    NotFound,
     PositionTrimmed,
     TrunklineError,
 )
@@ -320,9 +321,14 @@ class AssignedConsumer(Consumer):
         if self._ahead is not None:
             self._ahead.cancel()
             await asyncio.wait({self._ahead})
-        await self._reader.db.run(
-            calls.leave(self.topic, self.group, self.process, member=self._reader.member)
-        )
+        farewell = calls.leave(self.topic, self.group, self.process, member=self._reader.member)
+        try:
+            await self._reader.db.run(farewell)
+        except NotFound:
+            raise  # with its topic the group is gone
+        except TrunklineError:
+            self._reader.lease.owe(farewell)
+            raise
         self._tell_group()
 
     @property

@@ -319,7 +319,7 @@ class Reading:
             self._topic,
             self._partition,
             self._next_offset,
-            max_messages=100_000 if self._left is None else self._left,
+            max_messages=100_000 if self._left is None else min(self._left, 100_000),
             max_bytes=self._fetch_bytes,
             incarnation=self._incarnation,
         )

@@ -166,6 +166,7 @@ class Consumer(ABC):
         self._subscription: Subscription | None = None
         self._polling = asyncio.Lock()
         self._topic_id: int | None = None
+        self._goodbye: asyncio.Task[None] | None = None
         self.closed = False
 
     def __aiter__(self) -> Self:
@@ -217,11 +218,14 @@ class Consumer(ABC):
 
     async def close(self) -> None:
         """Leave: others take over at once. Safe to call twice."""
-        if self.closed:
-            return
         self.closed = True
-        if self._subscription is not None:
-            self._subscription.wake()
+        if self._goodbye is None:
+            if self._subscription is not None:
+                self._subscription.wake()
+            self._goodbye = asyncio.create_task(self._say_goodbye(), name=f"leave {self.topic}")
+        await asyncio.shield(self._goodbye)  # who stops waiting does not keep it from being said
+
+    async def _say_goodbye(self) -> None:
         async with self._polling:  # or a poll under way would join again after we left
             if self._subscription is not None:
                 with suppress(TrunklineError):
