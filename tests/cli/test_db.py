@@ -73,6 +73,32 @@ def test_a_newer_schema_is_left_alone(cli: Cli, sql: psycopg.Connection[Any]) ->
     assert "newer" in refused.err
 
 
+def test_what_an_upgrade_would_refuse_is_refused_when_it_is_only_looked_at(
+    cli: Cli, sql: psycopg.Connection[Any]
+) -> None:
+    for change, said in (
+        ("checksum = 'x' where file = '001_log.sql'", "were edited"),
+        ("version = '99.0', checksum = 'x' where file = 'functions/log_lag.sql'", "newer"),
+    ):
+        sql.execute(f"update trunkline.migration set {change}")
+        for words in (("--dry-run",), ("--dry-run", "--show-sql"), ()):
+            refused = cli("db", "upgrade", *words)
+            assert (refused.code, refused.out) == (1, "")
+            assert said in refused.err
+        verified = cli("db", "verify")
+        assert verified.code == 1
+        assert said in verified.err
+        assert "db upgrade" not in verified.err
+
+
+def test_a_function_that_is_gone_is_in_the_sql_that_is_shown(
+    cli: Cli, sql: psycopg.Connection[Any]
+) -> None:
+    sql.execute("drop function trunkline.log_flush()")
+    shown = cli("db", "upgrade", "--dry-run", "--show-sql")
+    assert "create or replace function trunkline.log_flush" in shown.out
+
+
 def test_there_is_nothing_to_upgrade_where_nothing_is(bare: Cli) -> None:
     answer = bare("db", "upgrade")
     assert answer.code == 1

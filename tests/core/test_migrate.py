@@ -225,6 +225,18 @@ def test_the_script_run_by_psql_makes_the_same_schema(
         assert contents[0] == contents[1]
 
 
+def test_the_script_of_an_upgrade_run_by_psql_is_the_upgrade(
+    dsn: str, session: Session, code: list[Step], programs: Programs
+) -> None:
+    session.execute("drop function trunkline.config_list()")
+    text = released(code, "functions/incarnation.sql").text
+    change(code, "functions/incarnation.sql", text + "\n")
+    code.append(Step("core", "900_later.sql", "create table trunkline.later ();"))
+    programs.psql(dsn, migrate.pending_script(migrate.plan(dsn)))
+    assert migrate.plan(dsn).current
+    assert migrate.pending_script(migrate.plan(dsn)) == ""
+
+
 def test_the_script_is_one_transaction(bare_dsn: str, programs: Programs) -> None:
     broken = migrate.script().replace("commit;", "select 1 / 0;")
     with pytest.raises(AssertionError, match="division by zero"):

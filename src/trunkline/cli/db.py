@@ -48,10 +48,11 @@ def upgrade(
         planned = migrate.plan(target.dsn)
         if planned.version is None:
             raise SchemaMismatch("there is no schema to upgrade.", hint="Run: trunkline db install")
+        migrate.refuse_foreign(planned)
         if not dry_run:
             planned = migrate.install(target.dsn)
         if show_sql:
-            sys.stdout.write(migrate.pending_script(planned) + "\n" if planned.pending else "")
+            sys.stdout.write(migrate.pending_script(planned))
         else:
             _print_applied(invocation, planned, done=not dry_run)
 
@@ -70,8 +71,10 @@ def verify(invocation: Invocation) -> None:
         return
     if planned.version is None:
         say("The schema is not installed. Run: trunkline db install")
-    elif planned.unknown:
+    elif planned.newer:
         say(f"The schema is newer ({planned.version}) than this package: upgrade the package.")
+    elif planned.edited:
+        say("Released migrations were edited since they were applied: install the package anew.")
     else:
         say("The schema differs. Run: trunkline db upgrade")
     raise typer.Exit(1)

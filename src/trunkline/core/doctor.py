@@ -123,7 +123,7 @@ def check_schema(_connection: Connection, *, dsn: str) -> Iterator[Finding]:
         yield Finding("schema", State.OK, f"version {planned.version}")
     elif planned.version is None:
         yield Finding("schema", State.FAIL, "not installed", "trunkline db install")
-    elif planned.unknown:
+    elif planned.newer:
         remedy = "Install the newer trunkline package."
         yield Finding("schema", State.FAIL, f"{planned.version} is newer than this code", remedy)
     else:

@@ -21,7 +21,7 @@ from trunkline.core.db import connect_arguments, translated
 from trunkline.core.errors import SchemaMismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from importlib.resources.abc import Traversable
 
 CAPABILITIES = ("core", "log", "broker", "tube", "spark")
@@ -109,37 +109,37 @@ def install(dsn: str) -> Plan:
     with _session(dsn) as connection, connection.transaction():
         connection.execute("select pg_advisory_xact_lock(%s)", [_LOCK])
         planned = _plan(connection)
-        if planned.newer:
-            known = f": it knows {', '.join(planned.unknown)}" if planned.unknown else ""
-            raise SchemaMismatch(
-                f"the database has a newer schema ({planned.version}) than this code"
-                f" ({_version()}){known}.",
-                hint="Install the newer trunkline package.",
-            )
-        if planned.edited:
-            raise SchemaMismatch(
-                f"released migrations were edited: {', '.join(planned.edited)}.",
-                hint="A change of tables goes into a new numbered file.",
-            )
+        refuse_foreign(planned)
         if planned.pending or planned.missing:
-            _apply(connection, steps() if planned.missing else planned.pending)
+            _apply(connection, _due(planned))
     return planned
+
+
+def refuse_foreign(planned: Plan) -> None:
+    """Refuse to touch what another release, or another hand, made of the schema."""
+    if planned.newer:
+        known = f": it knows {', '.join(planned.unknown)}" if planned.unknown else ""
+        raise SchemaMismatch(
+            f"the database has a newer schema ({planned.version}) than this code"
+            f" ({_version()}){known}.",
+            hint="Install the newer trunkline package.",
+        )
+    if planned.edited:
+        raise SchemaMismatch(
+            f"released migrations were edited: {', '.join(planned.edited)}.",
+            hint="A change of tables goes into a new numbered file.",
+        )
 
 
 def script() -> str:
     """The whole install as one script for psql."""
-    parts = ["begin;", "set local check_function_bodies = off;", _prelude()]
-    for step in steps():
-        parts += [f"-- {step.capability}: {step.file}", step.text.strip(), _record_text(step)]
-    parts += ["select * from trunkline.roles_grant();", "commit;"]
-    return "\n\n".join(parts) + "\n"
+    return _script(steps())
 
 
 def pending_script(planned: Plan) -> str:
-    """What an upgrade would run, for people to read."""
-    return "\n\n".join(
-        f"-- {step.capability}: {step.file}\n{step.text.strip()}" for step in planned.pending
-    )
+    """What an upgrade would run, as a script for psql; empty when there is nothing to do."""
+    due = _due(planned)
+    return _script(due) if due else ""
 
 
 def uninstall(dsn: str) -> int:
@@ -208,26 +208,30 @@ def _plan(connection: psycopg.Connection[Any]) -> Plan:
     )
 
 
-def _apply(connection: psycopg.Connection[Any], pending: tuple[Step, ...] | list[Step]) -> None:
+def _due(planned: Plan) -> Sequence[Step]:
+    """What to run; where a function is gone all of them are made anew, for what went with it."""
+    if not planned.missing:
+        return planned.pending
+    return [step for step in steps() if step.repeatable or step in planned.pending]
+
+
+def _apply(connection: psycopg.Connection[Any], due: Sequence[Step]) -> None:
     connection.execute("set local check_function_bodies = off")
     connection.execute("set local client_min_messages = warning")
     connection.execute(_prelude().encode())
-    for step in pending:
-        if step.repeatable or not _applied(connection, step):
-            connection.execute(step.text.encode())
-            connection.execute(_record_text(step).encode())
+    for step in due:
+        connection.execute(step.text.encode())
+        connection.execute(_record_text(step).encode())
     connection.execute("set local client_min_messages = notice")
     connection.execute("select trunkline.roles_grant()")
 
 
-def _applied(connection: psycopg.Connection[Any], step: Step) -> bool:
-    return (
-        connection.execute(
-            "select from trunkline.migration where (capability, file) = (%s, %s)",
-            [step.capability, step.file],
-        ).fetchone()
-        is not None
-    )
+def _script(due: Sequence[Step]) -> str:
+    parts = ["begin;", "set local check_function_bodies = off;", _prelude()]
+    for step in due:
+        parts += [f"-- {step.capability}: {step.file}", step.text.strip(), _record_text(step)]
+    parts += ["select * from trunkline.roles_grant();", "commit;"]
+    return "\n\n".join(parts) + "\n"
 
 
 def _record_text(step: Step) -> str:
