@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -60,6 +61,12 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         inputs.size(text, option="--retention-bytes")
 
 
+@pytest.mark.parametrize("text", ["9" * 400, "99999999999 TB", str(2**63)])
+def test_a_size_that_no_disk_has_is_refused(text: str) -> None:
+    with pytest.raises(Invalid, match=f"less than {2**63} bytes"):
+        inputs.size(text, option="--retention-bytes")
+
+
 def test_a_place_is_a_word_an_offset_or_a_time() -> None:
     assert inputs.start("Latest") == "latest"
     assert inputs.start("120") == 120
@@ -73,6 +80,14 @@ def test_a_place_is_a_word_an_offset_or_a_time() -> None:
     assert timedelta(hours=1.9) < datetime.now(UTC) - ago < timedelta(hours=2.1)
     with pytest.raises(Invalid, match="--to takes earliest"):
         inputs.start("yesterday", option="--to")
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "0001-01-01T00:00+14:00", "9999-12-31T23:59-14:00"])
+def test_a_place_that_is_out_of_this_world_is_refused(text: str) -> None:
+    with pytest.raises(Invalid, match="--from takes"):
+        inputs.start(text)
+    with pytest.raises(Invalid, match="--deliver-at takes"):
+        inputs.moment(text)
 
 
 def test_headers_are_pairs() -> None:
@@ -94,5 +109,6 @@ def test_unknown_columns_are_refused_with_those_there_are() -> None:
 
 def test_a_separator_may_be_a_tab_but_not_nothing() -> None:
     assert inputs.separator("\\t") == b"\t"
+    assert inputs.separator(os.fsdecode(b"\xff")) == b"\xff"
     with pytest.raises(Invalid):
         inputs.separator("")

@@ -51,6 +51,15 @@ def test_lines_of_standard_input_become_messages(cli: Cli, append: Append, start
     assert [row["value"] for row in cli("log", "read", "orders").rows] == ["one", "", "three"]
 
 
+def test_input_that_cannot_be_read_is_no_empty_input(
+    append: Append, start: Start, tmp_path: Path
+) -> None:
+    with (tmp_path / "only_written").open("wb") as unreadable:
+        answer = answer_of(start("log", "append", "orders", stdin=unreadable))
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == "error: the input cannot be read: Bad file descriptor.\n"
+
+
 def test_a_slow_writer_needs_not_end_for_its_lines_to_arrive(
     cli: Cli, append: Append, start: Start
 ) -> None:
@@ -79,7 +88,7 @@ def test_keys_and_headers_go_along(cli: Cli, append: Append) -> None:
 def test_appends_that_make_no_sense_are_refused(append: Append) -> None:
     for words, code, said in (
         (["--key", "k", "--key-separator", ":"], 2, "two things"),
-        (["--key-separator", ":"], 2, 'line 2 has no ":"'),
+        (["--key-separator", ":"], 2, 'error: line 2 has no ":"'),
         (["--header", "x"], 2, "name=value"),
         (["--codec", "rar"], 2, "rar"),
         (["--partition", "9"], 3, "partition"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,6 +35,7 @@ _BYTES = {"": 1, "b": 1} | {
 }
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
 _LONGEST = timedelta(days=365_000)
+_MOST_BYTES = 2**63
 
 
 def duration(text: str, *, option: str) -> timedelta:
@@ -69,7 +71,10 @@ def size(text: str, *, option: str) -> int:
             f'{option} takes a number of bytes, got "{text}".',
             hint="For example: 1048576, 500MB, 10GB, 1GiB.",
         )
-    return int(float(part[1]) * _BYTES[part[2]])
+    count = float(part[1]) * _BYTES[part[2]]
+    if count >= _MOST_BYTES:
+        raise Invalid(f'{option} takes less than {_MOST_BYTES} bytes, got "{text}".')
+    return int(count)
 
 
 def retention_bytes(text: str | None) -> int | None:
@@ -84,13 +89,13 @@ def start(text: str, *, option: str = "--from") -> str | int | datetime:
     word = text.strip()
     if word.lower() in {"earliest", "hot", "latest"}:
         return word.lower()
-    if re.fullmatch(r"-?\d+", word):
-        return int(word)
     if word.lower().endswith(" ago"):
         return datetime.now(UTC) - duration(word[:-4], option=option)
     try:
+        if re.fullmatch(r"-?\d+", word):
+            return int(word)
         return datetime.fromisoformat(word).astimezone()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise Invalid(
             f'{option} takes earliest, hot, latest, an offset or a time, got "{text}".',
             hint=f'For example: {option} 120, {option} 2030-01-31T12:00, {option} "2h ago".',
@@ -104,7 +109,7 @@ def moment(text: str, *, option: str = "--deliver-at") -> datetime:
         return datetime.now(UTC) + duration(word[3:], option=option)
     try:
         return datetime.fromisoformat(word).astimezone()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise Invalid(
             f'{option} takes a time, got "{text}".',
             hint=f'For example: {option} 2030-01-31T12:00, {option} "in 10m".',
@@ -145,7 +150,7 @@ def separator(text: str) -> bytes:
     r"""What stands between key and value; ``\t`` is a tab."""
     if not text:
         raise Invalid("--key-separator must not be empty.", hint="For example: --key-separator :")
-    return text.replace("\\t", "\t").encode()
+    return os.fsencode(text.replace("\\t", "\t"))
 
 
 def columns(text: str | None, *, known: tuple[str, ...], usual: tuple[str, ...]) -> tuple[str, ...]:

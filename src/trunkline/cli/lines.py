@@ -15,6 +15,7 @@ from trunkline.cli.output import console
 
 _CHUNK = 1 << 16
 _AHEAD = 16  # chunks that are read before they are sent
+_LONGEST = 1 << 30  # bytes of a line: no value of Postgres is longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,30 +32,64 @@ async def lines(source: Source) -> AsyncIterator[list[bytes]]:
 
     Not the loop's own threads: the end of the program would wait for the one that reads.
     """
+    from trunkline.core.errors import BadRequest
+
     loop = asyncio.get_running_loop()
-    chunks: asyncio.Queue[bytes] = asyncio.Queue(_AHEAD)
+    chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue(_AHEAD)
 
     def feed() -> None:
-        chunk = b"."
-        while chunk:
+        chunk: bytes | OSError = b"."
+        while chunk and not isinstance(chunk, OSError):
             try:
                 chunk = os.read(source.descriptor, _CHUNK)
-            except OSError:
-                chunk = b""
+            except OSError as error:
+                chunk = error
             try:
                 asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
             except (RuntimeError, CancelledError):
                 return  # the loop has gone
 
     threading.Thread(target=feed, name="lines", daemon=True).start()
-    rest = b""
+    rest = Rest()
     with _progress(source) as advance:
         while chunk := await chunks.get():
-            *whole, rest = (rest + chunk).split(b"\n")
+            if isinstance(chunk, OSError):
+                raise BadRequest(f"the input cannot be read: {chunk.strerror}.")
+            whole = rest.lines(chunk)
             yield whole
             advance(len(chunk), len(whole))
-    if rest:
-        yield [rest]
+    if last := rest.last():
+        yield [last]
+
+
+class Rest:
+    """What came of a line that has not ended yet."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._bytes = 0
+
+    def lines(self, chunk: bytes) -> list[bytes]:
+        """The lines that end in this chunk; what follows the last of them is kept."""
+        from trunkline.core.errors import TooLarge
+
+        *whole, rest = chunk.split(b"\n")
+        if whole:
+            whole[0] = self.last() + whole[0]
+            self._parts.clear()
+            self._bytes = 0
+        self._parts.append(rest)
+        self._bytes += len(rest)
+        if self._bytes > _LONGEST:
+            raise TooLarge(
+                f"a line has at most {_LONGEST >> 20} MiB, and this one goes on.",
+                hint="Is it text? Messages are separated by line feeds.",
+            )
+        return whole
+
+    def last(self) -> bytes:
+        """What came without an end."""
+        return b"".join(self._parts)
 
 
 @contextmanager

@@ -109,7 +109,7 @@ def alter(
 
     asked = (partitions, retention, retention_bytes, codec, early_release, archive)
     if all(value is None for value in asked):
-        raise BadRequest("nothing to change.", hint=f"Name a setting: trunkline log alter {topic}")
+        raise BadRequest("nothing to change.", hint="Name a setting, such as --retention 7d.")
     call = calls.alter(
         topic,
         partitions=partitions,

@@ -95,9 +95,8 @@ class Shape:
         if self.separator is not None:
             key, found, value = line.partition(self.separator)
             if not found:
-                raise Invalid(
-                    f'line {number} has no "{self.separator.decode()}" between key and value.'
-                )
+                between = self.separator.decode(errors="backslashreplace")
+                raise Invalid(f'line {number} has no "{between}" between key and value.')
         return {
             "value": None if self.tombstones and not value else value,
             "key": key,
@@ -155,8 +154,9 @@ async def _append(
             async for some in lines(source):
                 for line in some:
                     number += 1
+                    message = shape.message(line, number)
                     try:
-                        answer = await producer.send(**shape.message(line, number))
+                        answer = await producer.send(**message)
                     except TrunklineError as error:
                         error.message = f"line {number}: {error.message}"
                         raise
