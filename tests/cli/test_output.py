@@ -113,6 +113,19 @@ def test_a_table_shows_the_chosen_columns_uncut_when_piped(printed: Callable[...
     assert printed([], Format.TABLE) == ""
 
 
+def test_a_narrow_terminal_cuts_neither_numbers_nor_names(
+    printed: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "80")
+    numbers = ("first_offset", "last_offset", "archived_first", "archived_last", "segments")
+    name, number, text = "ring.webhook_log.rotate_every", 9_123_456_789, "word " * 40
+    out = printed([{"name": name, **dict.fromkeys(numbers, number)}], Format.TABLE)
+    assert out.count(str(number)) == len(numbers)
+    assert name in printed([{"name": name, "value": text, "other": text}], Format.TABLE)
+
+
 def test_rows_that_come_later_stand_under_the_header(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

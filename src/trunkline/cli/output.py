@@ -16,16 +16,18 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
 _EXACT = 2**53  # beyond it, readers of JSON that keep numbers as doubles lose digits
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _SIZES = frozenset({"bytes", "retention_bytes"})
 _UNBOUNDED = 10_000  # columns: where there is no terminal, nothing is cut or wrapped
+_NAME = 32  # characters of what a row is called: so long they stay together
+_LEAST_TEXT = 8  # characters of a column that wraps
 _NARROW = {"partition": 9, "offset": 10, "at": 19, "key": 18}
 _ESCAPED = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160))}
 
@@ -206,21 +208,46 @@ class _Sheet:
         if not self._rows:
             return
         columns = list(self._rows[0]) if self._columns is None else self._columns
+        screen = console()
+        table = self._table(columns, " ")
+        unbounded = screen.options.update(max_width=_UNBOUNDED)
+        if screen.measure(table, options=unbounded).maximum > screen.width:
+            table = self._table(columns, "\n")
+            screen.width = max(screen.width, _least_width(table))
+        screen.print(table)
+
+    def _table(self, columns: Sequence[str], between: str) -> Table:
+        """Neither numbers nor names are cut; ``between`` stands between the words over numbers."""
         table = new_table()
         for name in columns:
             numbers = all(
                 isinstance(row[name], int | None) and not isinstance(row[name], bool)
                 for row in self._rows
             )
+            words = name.removesuffix("_name").split("_")
+            longest = max(len(cell(name, row[name])) for row in self._rows)
             table.add_column(
-                name.removesuffix("_name").replace("_", " "),
+                (between if numbers else " ").join(words),
                 justify="right" if numbers else "left",
-                no_wrap=numbers,
+                no_wrap=numbers or (name == columns[0] and longest <= _NAME),
                 overflow="fold",
             )
         for row in self._rows:
             table.add_row(*(cell(name, row[name]) for name in columns))
-        console().print(table)
+        return table
+
+
+def _least_width(table: Table) -> int:
+    """So wide a table must be, lest it cut what does not wrap; a terminal breaks its lines."""
+    return sum(
+        2 + (max(len(part) for part in _texts(column)) if column.no_wrap else _LEAST_TEXT)
+        for column in table.columns
+    )
+
+
+def _texts(column: Column) -> Iterator[str]:
+    yield from str(column.header).split("\n")
+    yield from map(str, column.cells)
 
 
 class _Stream:
