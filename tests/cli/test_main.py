@@ -6,11 +6,12 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
-from tests.cli.conftest import Cli, Start, answer_of
+from tests.cli.conftest import PROGRAM, Cli, Start, answer_of
 from typer.testing import CliRunner
 
 from trunkline.cli.main import app, main
@@ -19,7 +20,6 @@ from trunkline.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 UNREACHABLE = "postgresql://me:s3cret@127.0.0.1:1/shop"
 
@@ -207,6 +207,29 @@ def test_a_reader_that_leaves_early_is_no_error_worth_a_word(
     reading.wait(timeout=30)
     assert reading.stderr is not None
     assert reading.stderr.read() == ""
+
+
+def test_output_that_cannot_be_written_is_told_and_what_was_not_printed_is_not_committed(
+    cli: Cli, start: Start, tmp_path: Path
+) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("one\n")
+    cli("log", "create", "full")
+    cli("log", "append", "full", "--file", str(lines))
+    with Path("/dev/full").open("w") as full:
+        for words in ("log list", "log consume full --group g", "--help"):
+            answer = answer_of(start(*words.split(), stdout=full))
+            assert answer.code == 1
+            assert answer.err == (
+                "error: the output cannot be written: No space left on device.\n"
+            ), words
+    assert cli("log", "lag", "full").rows[0]["lag"] == 1
+
+
+def test_a_program_may_be_started_without_standard_output_or_error(cli: Cli) -> None:
+    for closed in (">&-", "2>&-", ">&- 2>&-"):
+        command = f"exec {PROGRAM} log list {closed}"
+        assert subprocess.run(["bash", "-c", command], check=False).returncode == 0, closed
 
 
 def test_a_close_name_is_suggested(cli: Cli) -> None:

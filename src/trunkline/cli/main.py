@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 failed, 2 misused, 3 not found, 4 conflict.
 """
 
+import errno
 import io
 import os
 import re
@@ -44,6 +45,7 @@ from trunkline.cli.invocation import Debug, Dsn, Instance, Invocation
 from trunkline.cli.output import say
 from trunkline.version import __version__
 
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 _EXIT_CODES = {"TL400": 2, "TL404": 3, "TL409": 4, "TL422": 2, "TL423": 4}
 
 app = typer.Typer(
@@ -116,6 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say("Nothing was done.")
         return 1
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            _forget_stdout()
         if "--debug" in words and not hasattr(error, "format_message"):
             raise
         return _report(error)
@@ -124,6 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run() -> None:
     """The entry point of the package."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -147,6 +154,9 @@ def _report(error: Exception) -> int:
         return _EXIT_CODES.get(error.code, 1)
     if hasattr(error, "format_message"):
         return _report_misuse(error)
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        _complain(f"the output cannot be written: {error.strerror}.", "")
+        return 1
     _complain(
         f"{type(error).__name__}: {redact(str(error))}",
         "This should not happen. Run it again with --debug to see where it comes from.",
