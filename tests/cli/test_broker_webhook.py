@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
+import struct
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -95,3 +97,26 @@ def test_a_receiver_refuses_what_is_not_signed_with_its_secret(start: Start) -> 
     received = answer_of(receiver)
     assert received.out == '{"id": "1"}\n'
     assert received.err.count("refused: the signature") == 3
+
+
+def test_a_receiver_whose_reader_has_left_ends_without_a_traceback(start: Start) -> None:
+    receiver = start("broker", "receive", "--port", "0")
+    url = listening(receiver)
+    assert receiver.stdout is not None
+    receiver.stdout.close()
+    assert httpx.post(url, content="[1]").status_code == 200
+    receiver.wait(timeout=30)
+    assert receiver.stderr is not None
+    assert receiver.stderr.read() == ""
+
+
+def test_a_request_that_breaks_off_gets_one_line(start: Start) -> None:
+    receiver = start("broker", "receive", "--port", "0", "--limit", "1")
+    url = httpx.URL(listening(receiver))
+    with socket.create_connection((url.host, url.port or 80)) as client:
+        client.sendall(b"POST / HTTP/1.1\r\ncontent-length: 9\r\n\r\n")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert receiver.stderr is not None
+    assert receiver.stderr.readline().startswith("a request broke off: ")
+    assert httpx.post(url, content="[1]").status_code == 200
+    assert answer_of(receiver).err == ""

@@ -25,6 +25,15 @@ class Refused(Exception):
         self.status = status
 
 
+class Server(ThreadingHTTPServer):
+    """A thread per request; whoever hangs up early gets a line and no more."""
+
+    daemon_threads = True
+
+    def handle_error(self, *_: Any) -> None:
+        say(f"a request broke off: {sys.exception()}")
+
+
 def serve(host: str, port: int, *, secret: str | None, limit: int | None) -> None:
     """Take requests until so many events came, or control-C."""
     printer = _Printer(limit)
@@ -41,7 +50,11 @@ def serve(host: str, port: int, *, secret: str | None, limit: int | None) -> Non
                 self._answer(refusal.status, str(refusal))
                 return
             self._answer(200, "")
-            if printer.print(items):
+            try:
+                enough = printer.print(items)
+            except BrokenPipeError:
+                enough = True  # nobody reads any more
+            if enough:
                 Thread(target=server.shutdown, daemon=True).start()
 
         def log_message(self, *_: Any) -> None:
@@ -57,10 +70,9 @@ def serve(host: str, port: int, *, secret: str | None, limit: int | None) -> Non
             self.wfile.write(body)
 
     try:
-        server = ThreadingHTTPServer((host, port), Handler)
+        server = Server((host, port), Handler)
     except OSError as error:
         raise BadRequest(f"cannot listen on {host}:{port}: {error.strerror}.") from error
-    server.daemon_threads = True
     how = "verified" if secret else "not verified: there is no --secret"
     say(f"Listening on http://{host}:{server.server_port}; requests are {how}. Control-C ends.")
     with server:
