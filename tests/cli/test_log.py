@@ -175,6 +175,17 @@ def test_what_would_be_archived_is_said_without_spark(
     assert not (tmp_path / "lake").exists()
 
 
+def test_a_topic_whose_name_leads_out_of_the_location_is_not_archived(
+    cli: Cli, sql: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    cli("log", "create", "..", "--archive")
+    fill(sql, 3, topic="..")
+    seal(sql, "..")
+    refused = cli("spark", "archive", "--location", str(tmp_path / "lake"), "--dry-run")
+    assert (refused.code, refused.out) == (2, "")
+    assert 'topic ".." cannot be archived' in refused.err
+
+
 def test_an_empty_table_says_so(cli: Cli) -> None:
     answer = cli("log", "list", "--table")
     assert (answer.out, answer.err) == ("", "No topics.\n")

@@ -180,6 +180,8 @@ def audit(
         raise BadRequest("audit takes TUBE and --to, or --topic.")
 
     def check(dsn: str) -> None:
+        if html is not None:
+            _insist_on_writing(html)
         if tube is not None and to is not None:
             pairs(tube, to, relation=relation, dsn=dsn, target_dsn=target_dsn, written=True)
 
@@ -212,6 +214,16 @@ def audit(
         say(f"{one.relation}: {one.verdict()}.")
     if not all(one.equal for one in found):
         raise typer.Exit(1)
+
+
+def _insist_on_writing(file: Path) -> None:
+    """An audit takes its time: that its page can be written is seen before."""
+    from trunkline.core.errors import BadRequest
+
+    try:
+        file.open("a").close()
+    except OSError as error:
+        raise BadRequest(f"{file} cannot be written: {error.strerror}.") from None
 
 
 def _interrupted() -> threading.Event:

@@ -119,7 +119,7 @@ def planned(
             len(found),
             sum(segment.messages for segment in found),
             sum(segment.bytes for segment in found),
-            f"{root}/{topic}",
+            _folder(root, topic),
         )
         for topic, found in _by_topic(_archivable(db, topics))
     ]
@@ -305,7 +305,7 @@ class TopicArchive:
     def __init__(self, db: Db, root: str, topic: str, format: str):  # noqa: A002
         from trunkline.spark.jobs.archive_folder import claim_folder
 
-        self.location = f"{root}/{topic}"
+        self.location = _folder(root, topic)
         self._db = db
         self._topic = topic
         self._format = format
@@ -376,6 +376,16 @@ def _waves(segments: Sequence[SealedSegment], slots: int) -> Iterator[Sequence[S
     size = 2 * slots
     for first in range(0, len(segments), size):
         yield segments[first : first + size]
+
+
+def _folder(root: str, topic: str) -> str:
+    """The folder of a topic, which is nowhere but in the root."""
+    if topic in {".", ".."}:
+        raise Invalid(
+            f'topic "{topic}" cannot be archived: as a folder its name means another one.',
+            hint="Name the topics to archive.",
+        )
+    return f"{root}/{topic}"
 
 
 def _root(location: str) -> str:

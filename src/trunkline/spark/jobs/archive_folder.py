@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyarrow.fs import FileSelector, FileType
 
 from trunkline.core import telemetry
-from trunkline.core.errors import Conflict
+from trunkline.core.errors import BadRequest, Conflict
 from trunkline.log.archived import open_location
 
 if TYPE_CHECKING:
@@ -34,9 +34,12 @@ def claim_folder(location: str, topic: Topic) -> None:
     }
     mark = f"{path}/{_MARK}"
     if filesystem.get_file_info(mark).type is FileType.NotFound:
-        filesystem.create_dir(path, recursive=True)
-        with filesystem.open_output_stream(mark) as stream:
-            stream.write(json.dumps(mine).encode())
+        try:
+            filesystem.create_dir(path, recursive=True)
+            with filesystem.open_output_stream(mark) as stream:
+                stream.write(json.dumps(mine).encode())
+        except OSError as error:
+            raise BadRequest(f"{location} cannot be written: {error}.") from error
         return
     with filesystem.open_input_stream(mark) as stream:
         said = stream.read()
