@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import pytest
 
 from trunkline.broker.circuit import Circuit
 from trunkline.testing import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Clock:
@@ -90,24 +96,29 @@ async def test_an_endpoint_that_asks_for_a_rest_gets_it_without_having_failed() 
     assert await passes(circuit)
 
 
-async def test_who_waits_goes_when_it_is_shut_or_when_there_is_nothing_to_wait_for() -> None:
+@pytest.mark.parametrize("hold", [Circuit.failed, Circuit.shut])
+async def test_who_waits_goes_when_there_is_nothing_to_wait_for(
+    hold: Callable[[Circuit], None],
+) -> None:
     circuit = Circuit(failures=1, concurrency=1)
-    circuit.failed()
+    hold(circuit)
     stopping = False
 
     async def wait() -> bool:
         async with circuit.admitted(lambda: stopping) as admitted:
             return admitted
 
-    first = asyncio.create_task(wait())
+    waiting = asyncio.create_task(wait())
     await asyncio.sleep(0)
     stopping = True
     circuit.look_again()
-    await eventually(first.done)
-    assert not await first
-    stopping = False
-    second = asyncio.create_task(wait())
-    await asyncio.sleep(0)
+    await eventually(waiting.done)
+    assert not await waiting
+
+
+async def test_who_comes_to_a_circuit_that_is_shut_waits_instead_of_coming_again() -> None:
+    circuit = Circuit(failures=5, concurrency=1)
     circuit.shut()
-    await eventually(second.done)
-    assert not await second
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02), circuit.admitted(never):
+            pass

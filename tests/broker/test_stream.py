@@ -112,6 +112,18 @@ async def test_an_event_that_commits_late_is_not_missed_by_whoever_resumes(
     assert (event.payload, rest.payload) == (1, "late")
 
 
+async def test_who_stops_in_the_middle_of_a_page_goes_on_there(
+    platform: Platform, session: Session
+) -> None:
+    stream = platform.broker.stream("order", after=start(session))
+    fill(session, 1, 5)
+    for number in (1, 2, 3):
+        async for event in stream:
+            assert event.payload == number
+            assert stream.token == event.token
+            break
+
+
 async def test_a_quiet_stream_beats_and_its_token_stays_fresh(
     platform: Platform, session: Session
 ) -> None:

@@ -191,6 +191,26 @@ async def test_a_webhook_that_is_resumed_before_the_sender_saw_the_pause_goes_on
         await eventually(lambda: receiver.payloads == [1, 1])
 
 
+async def test_a_webhook_that_is_resumed_while_a_request_is_under_way_waits_for_it(
+    clean_dsn: str, receiver: Receiver
+) -> None:
+    told = threading.Event()
+    receiver.answers.append(waits_for(told))
+    async with sending(clean_dsn) as (tl, webhooks):
+        webhook = await tl.broker.webhook_add("g", receiver.url)
+        await tl.broker.publish("t", 1, key="k")
+        await eventually(lambda: len(receiver.requests) == 1)
+        await tl.broker.webhook_pause(webhook)
+        await eventually(lambda: not webhooks._running)
+        await tl.broker.webhook_resume(webhook)
+        await tl.broker.publish("t", 2, key="k")
+        await webhooks.run_once()
+        assert not webhooks._running
+        told.set()
+        await eventually(lambda: len(receiver.requests) == 2)
+    assert receiver.payloads == [1, 2]
+
+
 @pytest.mark.parametrize("status", [429, 503])
 async def test_retry_after_is_obeyed_by_everything_for_that_endpoint(
     clean_dsn: str, receiver: Receiver, status: int

@@ -64,7 +64,6 @@ class Circuit:
     def shut(self) -> None:
         """Let nobody through any more."""
         self._shut = True
-        self.look_again()
 
     def look_again(self) -> None:
         """Have those who wait see whether they may go, or still want to."""
@@ -73,13 +72,10 @@ class Circuit:
 
     @asynccontextmanager
     async def admitted(self, unless: Callable[[], bool]) -> AsyncIterator[bool]:
-        """Wait to be let through; False when it is shut, or when ``unless`` comes true before."""
-        while not (self._shut or unless()):
-            wait = self._wait()
-            if wait <= 0:
-                break
+        """Wait to be let through; False when ``unless`` comes true before."""
+        while not unless() and (wait := self._wait()) > 0:
             await set_within(self._changed, min(wait, _ASK_AGAIN))
-        if self._shut or unless():
+        if unless():
             yield False
             return
         self._under_way += 1
@@ -91,6 +87,8 @@ class Circuit:
 
     def _wait(self) -> float:
         """Seconds until it is worth to ask; 0 when one may go."""
+        if self._shut:
+            return _ASK_AGAIN
         now = self._clock()
         closed_for = max(self._open_until, self._rest_until) - now
         if closed_for > 0:

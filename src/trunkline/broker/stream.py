@@ -118,7 +118,7 @@ class EventStream:
 
     @property
     def token(self) -> str | None:
-        """Where the stream stands; None before it is open."""
+        """Where the stream stands: after the last event that it gave; None before it is open."""
         return None if self._place is None else self._place.token
 
     async def open(self) -> None:
@@ -156,11 +156,13 @@ class EventStream:
                 if isinstance(page, Reset):
                     yield page
                     continue
-                for event in page:
+                for place, event in page:
                     if self._closed:
                         return
-                    yield event
-                    spoken = time.monotonic()
+                    self._place = place  # who stops here goes on after this one
+                    if event is not None:
+                        yield event
+                        spoken = time.monotonic()
                 if page:
                     continue
                 silence = self._heartbeat - (time.monotonic() - spoken)
@@ -170,22 +172,16 @@ class EventStream:
                 else:
                     await heard.wait(min(_LOOK_EVERY, silence))
 
-    async def _read(self) -> list[StreamEvent] | Reset:
-        """The next events; empty when nothing is new."""
-        while True:
-            assert self._place is not None
-            try:
-                rows = await self._scan(self._place)
-            except PositionTrimmed as error:
-                self._place = await self._end()
-                return Reset(self._place.token, error.message)
-            if not rows:
-                return []
-            incarnation = self._place.incarnation
-            self._place = Place(incarnation, rows[-1].up_to)
-            found = [_event(row, incarnation) for row in rows if row.event_id is not None]
-            if found:
-                return found
+    async def _read(self) -> list[tuple[Place, StreamEvent | None]] | Reset:
+        """The next events and how far was looked; empty when nothing is new."""
+        assert self._place is not None
+        try:
+            rows = await self._scan(self._place)
+        except PositionTrimmed as error:
+            self._place = await self._end()
+            return Reset(self._place.token, error.message)
+        incarnation = self._place.incarnation
+        return [_found(row, Place(incarnation, row.up_to)) for row in rows]
 
     async def _scan(self, place: Place) -> list[Scanned]:
         """A page, however long it takes the server to be there."""
@@ -210,10 +206,13 @@ class EventStream:
         return Place((await self._db.run(calls.ends())).incarnation, end.up_to)
 
 
-def _event(row: Scanned, incarnation: int) -> StreamEvent:
-    return StreamEvent(
-        token=Place(incarnation, row.up_to).token,
-        event_id=row.event_id or 0,
+def _found(row: Scanned, place: Place) -> tuple[Place, StreamEvent | None]:
+    """What a row tells: an event, or only how far was looked."""
+    if row.event_id is None:
+        return place, None
+    return place, StreamEvent(
+        token=place.token,
+        event_id=row.event_id,
         topic=row.topic,
         key=row.key,
         payload=row.payload,

@@ -25,6 +25,7 @@ from trunkline.core.service import Probe, Service
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
+    from uuid import UUID
 
     import httpcore
 
@@ -91,6 +92,11 @@ class WebhookWorker(HandlerWorker):
         self._registered_once = True
         return self._sender.endpoint.group_id
 
+    async def _finish(self, process: UUID) -> None:
+        # who waits to be let through looks again once it is known that we stop
+        asyncio.get_running_loop().call_soon(self.circuit.look_again)
+        await super()._finish(process)
+
     def admission(self, lane: Lane) -> AbstractAsyncContextManager[bool]:
         """Not while the endpoint is to be left alone."""
         return self.circuit.admitted(lambda: self.is_stopping or lane.ends)
@@ -108,7 +114,6 @@ class _Running:
     def stop(self) -> None:
         """Begin nothing more."""
         self._stop.set()
-        asyncio.get_running_loop().call_soon(self.worker.circuit.look_again)
 
     async def ended(self) -> None:
         """Wait until it has stopped, and let go of its connections."""
@@ -155,7 +160,7 @@ class BrokerWebhooks(Service):
         self._rules: Rules | None = None
         self._running: dict[int, _Running] = {}
         self._withdrawn: set[int] = set()
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending: dict[int, asyncio.Task[None]] = {}
         self._entries: list[Sent] = []
         self._helpers: list[asyncio.Task[None]] = []
         self.sent: Probe[Sent] = Probe()
@@ -187,7 +192,7 @@ class BrokerWebhooks(Service):
                 running.sender.endpoint = endpoint
                 running.sender.rules = rules
                 running.worker.circuit.most_failures = rules.failures
-            else:
+            elif webhook not in self._ending:  # which would take its lanes along
                 self._running[webhook] = self._start(endpoint, rules)
         for running in self._running.values():
             running.worker.share(len(self._running))
@@ -201,11 +206,11 @@ class BrokerWebhooks(Service):
         senders = [running.sender for running in self._running.values()]
         self._end(list(self._running))
         if self._ending:
-            await asyncio.wait(self._ending, timeout=_STOP_WITHIN)
+            await asyncio.wait(self._ending.values(), timeout=_STOP_WITHIN)
         for sender in senders:
             sender.cut_short()
         if self._ending:
-            await asyncio.wait(self._ending, timeout=_STOP_WITHIN)
+            await asyncio.wait(self._ending.values(), timeout=_STOP_WITHIN)
         with suppress(TrunklineError, OSError):
             await self._flush()
         if self._own_resolver is not None:
@@ -248,9 +253,16 @@ class BrokerWebhooks(Service):
         for webhook in webhooks:
             running = self._running.pop(webhook)
             running.stop()
-            task = asyncio.create_task(running.ended(), name=f"end webhook {webhook}")
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._ending[webhook] = asyncio.create_task(
+                self._ended(running), name=f"end webhook {webhook}"
+            )
+
+    async def _ended(self, running: _Running) -> None:
+        try:
+            await running.ended()
+        finally:
+            del self._ending[running.sender.endpoint.webhook]
+            self.wake.set()  # it may have been wanted again meanwhile
 
     async def _gone(self, endpoint: Endpoint, error: str) -> None:
         """The endpoint does not want any more: it is paused until somebody resumes it.
