@@ -273,6 +273,20 @@ async def test_read_begins_and_ends_where_it_is_told(tl: Platform) -> None:
         await all_of(tl, "orders", start=0)
 
 
+@pytest.mark.parametrize(("start", "expected"), [("earliest", [1, 2, 3]), (3, [3])])
+async def test_a_read_ends_where_the_log_ended_when_it_began(
+    tl: Platform, start: Any, expected: list[int]
+) -> None:
+    await tl.log.create("orders")
+    await tl.log.append("orders", THREE)
+    found = []
+    async for message in tl.log.read("orders", start=start):
+        found.append(message.offset)
+        assert len(found) <= 3
+        await tl.log.append("orders", ["more"])
+    assert found == expected
+
+
 async def test_read_below_the_floor_names_the_first_offset(tl: Platform) -> None:
     await tl.log.create("orders")
     await tl.log.append("orders", THREE)

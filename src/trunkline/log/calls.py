@@ -196,13 +196,25 @@ def place(topic: str, partition: int, start: Start) -> Call[int]:
                 found = Partition(**row)
                 places = {"earliest": found.earliest, "hot": found.first_offset}
                 return places.get(str(start), found.last_offset + 1)
-        raise NotFound(
-            f'topic "{topic}" has partitions 0 to {len(rows) - 1}, asked for {partition}.'
-        )
+        raise _no_partition(topic, partition, len(rows))
 
     if start not in ("earliest", "hot", "latest"):
         raise Invalid(f'a start is earliest, hot, latest, an offset or a time, got "{start}".')
     return Call("log_describe", {"topic": topic}, offset, safe_to_repeat=True)
+
+
+def last_offset(topic: str, partition: int) -> Call[int]:
+    """Where a partition ends at this moment."""
+
+    def last(rows: list[dict[str, Any]]) -> int:
+        for row in rows:
+            if row["partition"] == partition:
+                return int(row["last_offset"])
+        raise _no_partition(topic, partition, len(rows))
+
+    return Call(
+        "log_ends", {"topics": [topic]}, last, safe_to_repeat=True, types={"topics": "text[]"}
+    )
 
 
 def ready(topic: str, partitions: Sequence[int], up_to: Sequence[int]) -> Call[list[int]]:
@@ -484,6 +496,10 @@ def archive_add(
 def start_text(start: Start) -> str:
     """A start as SQL takes it; a time without a zone is local, whatever the server's zone is."""
     return start.astimezone().isoformat() if isinstance(start, datetime) else str(start)
+
+
+def _no_partition(topic: str, partition: int, partitions: int) -> NotFound:
+    return NotFound(f'topic "{topic}" has partitions 0 to {partitions - 1}, asked for {partition}.')
 
 
 def _claim(topic: str, group: str, partition: int, claim: int) -> dict[str, Any]:

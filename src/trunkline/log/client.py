@@ -189,7 +189,8 @@ class Log(AsyncFace):
         first = start
         if not isinstance(first, int):
             first = await self._db.run(calls.place(topic, partition, first))
-        reading = Reading(topic, partition, first, limit, fetch_bytes, since=start)
+        last = await self._db.run(calls.last_offset(topic, partition))
+        reading = Reading(topic, partition, first, limit, fetch_bytes, since=start, last=last)
         archived = ArchivedReader()
         while call := reading.next_call():
             for row in await fetch(self._db, call, archived):
@@ -281,7 +282,8 @@ class SyncLog(SyncFace):
         first = start
         if not isinstance(first, int):
             first = self._db.run(calls.place(topic, partition, first))
-        reading = Reading(topic, partition, first, limit, fetch_bytes, since=start)
+        last = self._db.run(calls.last_offset(topic, partition))
+        reading = Reading(topic, partition, first, limit, fetch_bytes, since=start, last=last)
         archived = ArchivedReader()
         while call := reading.next_call():
             for row in fetch_blocking(self._db, call, archived):
@@ -300,6 +302,7 @@ class Reading:
         fetch_bytes: int,
         *,
         since: Start | None = None,
+        last: int | None = None,
     ):
         self._topic = topic
         self._partition = partition
@@ -309,10 +312,13 @@ class Reading:
         self._incarnation: int | None = None
         self._asked_for: int | None = None
         self._since = since.astimezone() if isinstance(since, datetime) else None
+        self._last = last
 
     def next_call(self) -> Call[list[StoredBatch]] | None:
         """What to ask for now; None at the end."""
-        if self._left == 0 or self._asked_for == self._next_offset:
+        asked = self._asked_for is not None  # once in any case: a start beyond the end is refused
+        over = asked and self._last is not None and self._next_offset > self._last
+        if self._left == 0 or over or self._asked_for == self._next_offset:
             return None
         self._asked_for = self._next_offset
         return calls.fetch(
@@ -326,6 +332,8 @@ class Reading:
 
     def messages(self, row: StoredBatch) -> Iterator[Message]:
         """The messages of a row that was asked for."""
+        if self._last is not None and row.base_offset > self._last:
+            return  # it came after we began
         part = decode(row)
         wanted = self._since is None or part.at >= self._since  # among archived ones it is coarse
         if wanted:
