@@ -384,6 +384,29 @@ async def test_a_call_that_loses_its_connection_is_repeated_only_if_that_is_safe
     assert await twin.run(nap(0)) == 1
 
 
+@pytest.mark.parametrize("state", ["40001", "40P01"])
+async def test_a_call_that_was_rolled_back_for_another_is_made_again(
+    dsn: str, session: Session, make: Callable[..., Twin], state: str
+) -> None:
+    session.execute(
+        f"""create sequence trunkline.tries;
+            create function trunkline.clash() returns bigint language plpgsql as $$
+            begin
+              if nextval('trunkline.tries') < 3 then
+                raise exception using errcode = '{state}';
+              end if;
+              return currval('trunkline.tries');
+            end $$"""
+    )
+    clash: Call[int] = Call("clash", {}, scalar)
+    try:
+        with pytest.raises(errors.DatabaseError):
+            await make(dsn, patience=0).run(clash)
+        assert await make(dsn).run(clash) == 3
+    finally:
+        session.execute("drop function trunkline.clash; drop sequence trunkline.tries")
+
+
 async def test_a_lost_connection_of_the_caller_is_not_replaced(
     dsn: str, session: Session, db: AsyncDb
 ) -> None:

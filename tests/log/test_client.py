@@ -26,6 +26,7 @@ from trunkline import (
 from trunkline.core.service import Supervisor
 from trunkline.log import calls
 from trunkline.log.batches import Codec, partition_of
+from trunkline.testing import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -271,6 +272,26 @@ async def test_read_begins_and_ends_where_it_is_told(tl: Platform) -> None:
         await all_of(tl, "orders", start=22)
     with pytest.raises(Invalid):
         await all_of(tl, "orders", start=0)
+
+
+async def test_appends_meet_where_transactions_keep_their_snapshot(dsn: str, tl: Platform) -> None:
+    await tl.log.create("orders")
+    waiting = (
+        "select from pg_stat_activity where datname = current_database()"
+        " and wait_event_type = 'Lock' and query like '%log_append_batch%'"
+    )
+    options = "-c default_transaction_isolation=repeatable\\ read"
+    async with trunkline.connect(make_conninfo(dsn, options=options)) as other:
+        async with tl.transaction() as holder:
+            await holder.execute("select trunkline.log_append('orders', 0, array['first'::bytea])")
+            second = asyncio.create_task(other.log.append("orders", "second"))
+
+            async def waits() -> None:
+                async with tl.db.connection() as watcher:
+                    assert (await watcher.execute(waiting)).rowcount == 1
+
+            await eventually(waits)
+        assert [answer.first_offset for answer in await second] == [2]
 
 
 @pytest.mark.parametrize(("start", "expected"), [("earliest", [1, 2, 3]), (3, [3])])

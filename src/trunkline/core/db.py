@@ -2,7 +2,8 @@
 
 A call that is safe to repeat (it only reads, or carries an idempotence key) is tried again with
 back-off while the server is away; any other call that loses its connection raises `Unavailable`,
-because nobody can know whether it took effect.
+because nobody can know whether it took effect. One that was rolled back because it met another (a
+deadlock, a serialisation failure) is tried again too: nothing of it was done.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTi
 
 from trunkline.core.backoff import Backoff
 from trunkline.core.eager import EagerConnection
-from trunkline.core.errors import Invalid, Unavailable, from_database
+from trunkline.core.errors import DatabaseError, Invalid, Unavailable, from_database, is_clash
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -119,6 +120,10 @@ class AsyncDb:
             except Unavailable:
                 closed = self._opened and self._pool.closed
                 if closed or not call.safe_to_repeat or time.monotonic() > give_up:
+                    raise
+            except DatabaseError as error:
+                whole = then is None or call.safe_to_repeat  # else the first may be done
+                if not (is_clash(error) and whole) or time.monotonic() > give_up:
                     raise
             await asyncio.sleep(waits.next())
 
@@ -258,6 +263,9 @@ class Db:
             except Unavailable:
                 closed = self._opened and self._pool.closed
                 if closed or not call.safe_to_repeat or time.monotonic() > give_up:
+                    raise
+            except DatabaseError as error:
+                if not is_clash(error) or time.monotonic() > give_up:
                     raise
             time.sleep(waits.next())
 

@@ -143,6 +143,8 @@ _BY_STATE: dict[str, type[TrunklineError]] = {
 }
 # Said by a server that closes the connection: shutdown, crash, starting up, and its own timeouts.
 _HUNG_UP = {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
+# A serialisation failure and a deadlock: nothing of the transaction was done.
+_CLASHES = {"40001", "40P01"}
 # Told of a value on its way to a function of ours: a number beyond bigint, \u0000 in JSON.
 _BAD_VALUE = {"22003", "22P05"}
 _MISSING_SCHEMA = {"3F000", "42883", "42P01"}
@@ -154,6 +156,11 @@ def is_disconnect(error: psycopg.Error) -> bool:
     if state is None:
         return isinstance(error, psycopg.OperationalError)
     return state.startswith("08") or state in _HUNG_UP
+
+
+def is_clash(error: TrunklineError) -> bool:
+    """Whether a transaction was rolled back for another's sake: the same again may succeed."""
+    return isinstance(error, DatabaseError) and error.sqlstate in _CLASHES
 
 
 def from_database(error: psycopg.Error) -> TrunklineError:
