@@ -28,6 +28,7 @@ def test_install_verify_and_uninstall(bare: Cli) -> None:
     installed = bare("db", "install")
     assert installed.code == 0
     assert len(installed.rows) == len(migrate.steps())
+    assert {row["state"] for row in installed.rows} == {"applied"}
     assert bare("db", "verify").code == 0
     again = bare("db", "install")
     assert again.rows == []

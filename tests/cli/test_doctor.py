@@ -61,6 +61,32 @@ def test_a_missing_schema_comes_with_the_way_to_it(cli: Cli, bare_dsn: str) -> N
     assert finding(answer, "schema")["remedy"] == "trunkline db install"
 
 
+def test_a_schema_of_somebody_else_is_no_installation(cli: Cli, bare_dsn: str) -> None:
+    with psycopg.connect(bare_dsn) as connection:
+        connection.execute("create schema trunkline")
+    answer = cli("doctor", "--dsn", bare_dsn)
+    assert [row["check"] for row in answer.rows if row["state"] == "fail"] == ["schema"]
+
+
+def test_a_database_that_takes_only_reads_is_told(cli: Cli, dsn: str) -> None:
+    only_reads = make_conninfo(dsn, options="-c default_transaction_read_only=on")
+    answer = cli("doctor", "--dsn", only_reads)
+    assert answer.code == 1
+    assert finding(answer, "connection")["found"] == "it takes only reads"
+    refused = cli("log", "create", "orders", "--dsn", only_reads)
+    assert refused.code == 1
+    assert "a standby, or default_transaction_read_only" in refused.err
+
+
+def test_a_schema_that_an_upgrade_would_refuse_has_another_remedy(
+    cli: Cli, sql: psycopg.Connection[Any]
+) -> None:
+    sql.execute("update trunkline.migration set checksum = 'x' where file = '001_log.sql'")
+    assert finding(cli("doctor"), "schema")["remedy"] == "Install the package anew."
+    sql.execute("update trunkline.migration set version = '99.0' where file like 'functions/%'")
+    assert finding(cli("doctor"), "schema")["remedy"] == "Install the newer trunkline package."
+
+
 def test_a_changed_schema_is_told(cli: Cli, sql: psycopg.Connection[Any]) -> None:
     sql.execute("drop function trunkline.ring_list()")
     answer = cli("doctor")
@@ -153,6 +179,7 @@ def test_groups_far_behind_and_beyond_retention_are_told(
     behind = finding(cli("doctor", "--far-behind", "10"), "groups")
     assert behind["state"] == "warn"
     assert "slow is 50 messages behind" in behind["found"]
+    assert "trunkline log seek orders --group slow --to latest" in behind["remedy"]
     cli("log", "trim", "orders", "--before", "40")
     answer = cli("doctor")
     assert answer.code == 1

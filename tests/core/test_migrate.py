@@ -14,7 +14,7 @@ from tests.fixtures.asking import ask, column
 
 from trunkline import __version__
 from trunkline.core import migrate
-from trunkline.core.errors import DatabaseError, SchemaMismatch, Unavailable
+from trunkline.core.errors import DatabaseError, Forbidden, SchemaMismatch, Unavailable
 from trunkline.core.migrate import Step
 
 if TYPE_CHECKING:
@@ -104,6 +104,14 @@ def test_a_server_that_is_too_old_is_refused(dsn: str, monkeypatch: pytest.Monke
     for action in (migrate.plan, migrate.install, migrate.uninstall):
         with pytest.raises(SchemaMismatch, match="needs 15 or newer"):
             action(dsn)
+
+
+def test_whoever_does_not_own_the_schema_is_told_who_may(dsn: str) -> None:
+    as_reader = make_conninfo(dsn, options="-c role=trunkline_reader")
+    for work in (migrate.plan, migrate.install, migrate.uninstall):
+        with pytest.raises(Forbidden, match="The owner of the schema may"):
+            work(as_reader)
+    assert migrate.plan(dsn).current
 
 
 def test_a_server_that_is_not_there_is_said_to_be_unavailable() -> None:

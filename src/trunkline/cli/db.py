@@ -152,13 +152,16 @@ def ask(question: str, *, yes: bool) -> None:
 
 def _print_applied(invocation: Invocation, planned: "Plan", *, done: bool = True) -> None:
     files = [*(step.file for step in planned.pending), *planned.missing]
+    rows = _differences(planned)
+    if done:
+        rows = [{**row, "state": "applied"} for row in rows]
     if invocation.format is not Format.TABLE:
-        invocation.print(_differences(planned))
+        invocation.print(rows)
     if not files:
         say(f"The schema is that of version {planned.version}: nothing to do.")
         return
     if not done and invocation.format is Format.TABLE:
-        invocation.print(_differences(planned))
+        invocation.print(rows)
     say(f"{len(files)} files {'applied' if done else 'would be applied'}.")
 
 

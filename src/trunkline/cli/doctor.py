@@ -99,7 +99,8 @@ def check_groups(connection: "psycopg.Connection[Any]", *, far_behind: int) -> "
                 "groups",
                 State.WARN,
                 f"{group.group_name} is {group.lag} messages behind on {group.topic}; {owners}",
-                "Start more consumers, or move it: trunkline log seek ... --to latest",
+                "Start more consumers, or move it:"
+                f" trunkline log seek {group.topic} --group {group.group_name} --to latest",
             )
     if not troubled:
         yield Finding("groups", State.OK, f"{len(groups)} groups, none far behind")

@@ -97,6 +97,10 @@ def check_connection(connection: Connection) -> Iterator[Finding]:
         yield Finding("connection", State.FAIL, f"Postgres {version}, {where}", remedy)
     else:
         yield Finding("connection", State.OK, f"Postgres {version}, {where}")
+    row = connection.execute("select current_setting('transaction_read_only') = 'on'").fetchone()
+    if row and row[0]:
+        remedy = "Name the primary, or see default_transaction_read_only."
+        yield Finding("connection", State.FAIL, "it takes only reads", remedy)
 
 
 def check_durability(connection: Connection) -> Iterator[Finding]:
@@ -134,7 +138,8 @@ def check_schema(_connection: Connection, *, dsn: str) -> Iterator[Finding]:
         }
         differing = ", ".join(f"{count} files {state}" for state, count in counts.items() if count)
         found = f"version {planned.version}: {differing}"
-        yield Finding("schema", State.FAIL, found, "trunkline db upgrade")
+        remedy = "Install the package anew." if planned.edited else "trunkline db upgrade"
+        yield Finding("schema", State.FAIL, found, remedy)
 
 
 def check_roles(connection: Connection) -> Iterator[Finding]:
@@ -244,7 +249,7 @@ def _run(name: str, check: Check, connection: Connection) -> list[Finding]:
 
 
 def _installed(connection: Connection) -> bool:
-    row = connection.execute("select to_regnamespace('trunkline') is not null").fetchone()
+    row = connection.execute("select to_regclass('trunkline.migration') is not null").fetchone()
     return bool(row and row[0])
 
 

@@ -184,6 +184,8 @@ def from_database(error: psycopg.Error) -> TrunklineError:
         return kind(message, hint=hint or 'Name it as SQL does: schema.table, or "Table".')
     if state in _BAD_VALUE or (state is None and isinstance(error, psycopg.DataError)):
         return Invalid(" ".join(filter(None, (f"{message}.", diag.message_detail))), hint=hint)
+    if state == "25006":
+        hint = "The database takes only reads: a standby, or default_transaction_read_only is on."
     return DatabaseError(message, sqlstate=state, hint=hint)
 
 

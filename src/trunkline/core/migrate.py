@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 
 from trunkline.core.db import connect_arguments, translated
-from trunkline.core.errors import SchemaMismatch
+from trunkline.core.errors import Forbidden, SchemaMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -284,7 +284,7 @@ def _version_key(version: str) -> tuple[int, ...]:
 
 @contextmanager
 def _session(dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    with translated():
+    with _for_owners(), translated():
         arguments = connect_arguments(prepare=False, connect_timeout=10)
         with psycopg.connect(dsn, **arguments) as connection:
             if connection.info.server_version < OLDEST_SERVER:
@@ -294,6 +294,16 @@ def _session(dsn: str) -> Iterator[psycopg.Connection[Any]]:
                 )
             connection.add_notice_handler(_say)
             yield connection
+
+
+@contextmanager
+def _for_owners() -> Iterator[None]:
+    """The roles that are granted do not help here: say who may."""
+    try:
+        yield
+    except Forbidden as error:
+        error.hint = "The owner of the schema may; at first, who may create one in the database."
+        raise
 
 
 def _say(notice: psycopg.errors.Diagnostic) -> None:
