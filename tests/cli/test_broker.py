@@ -53,6 +53,14 @@ def test_lines_that_are_not_json_publish_nothing(cli: Cli, dsn: str, typed: Any)
     assert stored(dsn) == []
 
 
+def test_without_standard_input_there_are_no_lines_to_publish(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    answer = cli("broker", "publish", "a")
+    assert (answer.code, answer.err.splitlines()[0]) == (2, "error: standard input is closed.")
+
+
 @pytest.mark.parametrize("payload", ["NaN", '"\\u0000"', '"\\ud800"', "{", "tea"])
 def test_a_payload_that_the_database_cannot_hold_is_refused_in_words(
     cli: Cli, payload: str

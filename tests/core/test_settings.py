@@ -70,6 +70,13 @@ def test_a_setting_that_makes_no_sense_is_named(monkeypatch: pytest.MonkeyPatch)
         Settings.load()
 
 
+def test_a_file_that_is_no_text_is_named() -> None:
+    Path(".env").write_bytes(b"\xff\xfe=1")
+    for read in (Settings.load, lambda: find_dsn(Settings(_env_file=None))):
+        with pytest.raises(BadRequest, match=r"\.env here cannot be read: it is not UTF-8"):
+            read()
+
+
 def test_every_place_is_asked_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     dotenv("DATABASE_URL=postgresql://url-in-file/db\n")
     assert find_dsn(Settings()) == "postgresql://url-in-file/db"

@@ -152,8 +152,9 @@ def _event(shape: dict[str, Any], name: str, payload: str) -> Any:
 
 def _typed() -> Iterator[tuple[str, str]]:
     """Lines of standard input and what to call them; empty ones are left out."""
-    if sys.stdin.isatty():
-        say(_PLEASE)
+    with opened(None) as source:
+        if source.typed:
+            say(_PLEASE)
     for number, line in enumerate(sys.stdin, start=1):
         if line.strip():
             yield f"line {number}", line

@@ -97,7 +97,7 @@ def opened(file: Path | None) -> Iterator[Source]:
     from trunkline.core.errors import BadRequest
 
     if file is None and sys.stdin is None:
-        raise BadRequest("standard input is closed.", hint="Give lines there, or name a --file.")
+        raise BadRequest("standard input is closed.", hint="Give lines there.")
     if file is None:
         yield Source(0, None, typed=sys.stdin.isatty())
         return

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,7 +23,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from trunkline.core.errors import BadRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 DOTENV = ".env"
 
@@ -78,7 +79,8 @@ class Settings(BaseSettings):
             known = ", ".join(sorted(cls.model_fields))
             raise BadRequest(f'there is no setting "{unknown[0]}".', hint=f"There are: {known}.")
         try:
-            return cls(**explicit)
+            with _readable():
+                return cls(**explicit)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             name = "_".join(str(part) for part in first["loc"]).upper()
@@ -126,7 +128,17 @@ def normalise(dsn: str) -> str:
 
 
 def _dotenv() -> dict[str, str]:
-    return {name: value for name, value in dotenv_values(DOTENV).items() if value}
+    with _readable():
+        return {name: value for name, value in dotenv_values(DOTENV).items() if value}
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise BadRequest(f"the file {DOTENV} here cannot be read: {why}.") from None
 
 
 def _from_libpq_names(file: Mapping[str, str], *, unless: Mapping[str, str]) -> str:
