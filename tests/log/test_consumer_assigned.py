@@ -556,12 +556,15 @@ async def test_a_member_that_closed_while_the_server_was_away_is_not_kept_alive(
         assert await execute(dsn, "select process from trunkline.owner") == [(None,)]
 
 
-async def test_a_poll_that_is_cancelled_loses_nothing(tl: Platform) -> None:
+@pytest.mark.parametrize("delivery", ["at-least-once", "at-most-once"])
+async def test_a_poll_that_is_cancelled_loses_nothing(tl: Platform, delivery: str) -> None:
     await fill(tl, 40)
     found: list[int] = []
-    async with tl.log.consume("orders", "g", max_messages=1, fetch_bytes=1) as consumer:
-        wait = 0.0001
-        while len(found) < 40:
+    async with tl.log.consume(
+        "orders", "g", delivery=delivery, max_messages=1, fetch_bytes=1
+    ) as consumer:
+        wait, give_up = 0.0001, time.monotonic() + 20
+        while len(found) < 40 and time.monotonic() < give_up:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     found += numbers(await poll(consumer))

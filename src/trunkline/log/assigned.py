@@ -19,6 +19,7 @@ from trunkline.core.errors import (
     NotFound,
     PositionTrimmed,
     TrunklineError,
+    Unavailable,
 )
 from trunkline.log import calls
 from trunkline.log.archived import ArchivedReader, fetch
@@ -130,6 +131,7 @@ class AssignedConsumer(Consumer):
         self._rejoin_at = 0.0
         self._group_news: Subscription | None = None
         self._ahead: asyncio.Task[None] | None = None
+        self._unsettled: Batch | None = None
 
     @property
     def assignment(self) -> list[int]:
@@ -137,10 +139,13 @@ class AssignedConsumer(Consumer):
         return sorted(self._shares)
 
     def _forget(self) -> None:
+        self._unsettled = None
         self._shares.clear()
         self._rejoin_at = 0.0
 
     async def _next_of(self, topic: Topic) -> Batch | None:
+        if self._unsettled is not None and (batch := await self._settled_first()):
+            return batch
         news = self._group_news
         for share in [share for share in self._shares.values() if share.in_doubt]:
             await self._resolve(share)
@@ -187,9 +192,8 @@ class AssignedConsumer(Consumer):
                 await asyncio.wait({self._ahead})
             if share.maybe_ready and not share.rows:
                 await self._fetch(share)
-            if share.rows:
-                with suppress(LeaseLost):  # of an at-most-once group: it is not ours to hand out
-                    return await self._hand_out(share)
+            if share.rows and (batch := await self._hand_out(share)):
+                return batch
         return None
 
     async def _fetch(self, share: Share) -> None:
@@ -229,7 +233,7 @@ class AssignedConsumer(Consumer):
         finally:
             self._ahead = None
 
-    async def _hand_out(self, share: Share) -> Batch:
+    async def _hand_out(self, share: Share) -> Batch | None:
         first = share.next_offset
         try:
             parts, last = share.cut(self._reader.max_messages)
@@ -247,8 +251,28 @@ class AssignedConsumer(Consumer):
             token=share.epoch,
         )
         self._read_ahead(share)
-        if self._reader.at_most_once:
+        if not self._reader.at_most_once:
+            return batch
+        self._unsettled = batch
+        return await self._settled_first()
+
+    async def _settled_first(self) -> Batch | None:
+        """The batch of an at-most-once group that is to be settled before anybody sees it.
+
+        A poll that is cut short leaves it to the next. None when it is somebody else's by now.
+        """
+        batch = self._unsettled
+        assert batch is not None
+        try:
             await self.settle(batch, self._commit(batch), None)
+        except LeaseLost:
+            batch = None
+        except Unavailable:
+            raise
+        except TrunklineError:
+            self._unsettled = None
+            raise
+        self._unsettled = None
         return batch
 
     async def _rejoin(self) -> None:
