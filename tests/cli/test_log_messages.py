@@ -60,6 +60,16 @@ def test_input_that_cannot_be_read_is_no_empty_input(
     assert answer.err == "error: the input cannot be read: Bad file descriptor.\n"
 
 
+def test_an_offset_is_read_from_where_it_is_in_some_partition(cli: Cli, append: Append) -> None:
+    append("orders", "one\ntwo\nthree\n", "-p", "1")
+    words = ("log", "read", "orders", "--from")
+    assert [row["value"] for row in cli(*words, "2").rows] == ["two", "three"]
+    nowhere = cli(*words, "9")
+    assert (nowhere.code, nowhere.out) == (1, "")
+    assert "asked for 9" in nowhere.err
+    assert "ends at 0" in cli(*words, "2", "--partition", "0").err
+
+
 def test_a_slow_writer_needs_not_end_for_its_lines_to_arrive(
     cli: Cli, append: Append, start: Start
 ) -> None:

@@ -44,6 +44,7 @@ def test_every_command_helps(path: tuple[str, ...]) -> None:
     answer = CliRunner().invoke(app, [*path, "--help"])
     assert answer.exit_code == 0
     assert "Usage: " in answer.output
+    assert "…" not in answer.output
 
 
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)

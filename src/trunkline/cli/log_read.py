@@ -29,7 +29,7 @@ _PLACES = 'earliest, hot (not archived), latest, an offset, a time, or "2h ago".
 
 Print = Annotated[
     str | None,
-    typer.Option("--print", metavar="NAMES", help=f"What to show, of {','.join(FIELDS)}."),
+    typer.Option("--print", metavar="NAMES", help=f"What to show, of {', '.join(FIELDS)}."),
 ]
 Raw = Annotated[bool, flag("--raw", help="The values alone, as they are, one per line.")]
 Limit = Annotated[
@@ -80,7 +80,7 @@ async def _read(
 ) -> None:
     async with invocation.platform() as platform:
         parts = await platform.log.describe(topic)
-        for part in parts if partition is None else _only(parts, topic, partition):
+        for part in _chosen(parts, place) if partition is None else _only(parts, topic, partition):
             first = place if last is None else max(part.earliest, part.last_offset - last + 1)
             rest = None if limit is None else limit - printer.count
             gathered = []
@@ -90,6 +90,13 @@ async def _read(
                     printer.print(gathered)
                     gathered.clear()
             printer.print(gathered)
+
+
+def _chosen(parts: "list[Part]", place: "Start") -> "list[Part]":
+    """An offset need not be in every partition; where it is in none, reading says so."""
+    if not isinstance(place, int):
+        return parts
+    return [part for part in parts if place <= part.last_offset + 1] or parts
 
 
 def _only(parts: "list[Part]", topic: str, partition: int) -> "list[Part]":
