@@ -15,6 +15,7 @@ begin
   if coalesce(up_to > coalesce((trunkline._cursor_latest(cursor_id)).up_to, 0), true) then
     tail := trunkline._log_tail(part);
     if up_to is null or up_to > tail then
+      perform trunkline._owner_check(resource, epoch);  -- who was replaced is told that, not what is wrong with its offset
       perform trunkline._raise('TL422', format('partition %s of "%s" ends at %s, cannot commit %s.', partition, topic, tail, coalesce(up_to::text, 'NULL')),
         '', jsonb_build_object('last', tail, 'asked', up_to));
     end if;
