@@ -63,6 +63,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ("backfill two --to table:app.copy --relation app.orders", 2, "has several tables"),
         ("audit lake --to delta:{folder}/none", 3, "there is no Delta table in"),
         ("audit lake", 2, "TUBE and --to"),
+        ("audit --topic none", 3, 'there is no topic "none"'),
         ("audit lake --to table:app.copy --html {folder}/no/x", 2, "/no/x cannot be written: No"),
         ("replay csv:x events", 2, "topic:NAME, delta:PATH or parquet:PATH"),
         ("replay delta:{folder} t --since yesterday", 2, "since is a time such as 2026-01-31"),

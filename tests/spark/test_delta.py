@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from trunkline.core.errors import Conflict, Invalid
+from trunkline.core.errors import BadRequest, Conflict, Invalid
 from trunkline.spark.delta import STAGING, DeltaTarget, partition_columns
 from trunkline.spark.parquet_files import Statistics
 
@@ -219,6 +219,13 @@ def test_upkeep_merges_small_files_and_removes_only_old_files_of_no_table(tmp_pa
     for file in (*orphans, *staged):
         assert not (tmp_path / "table" / file.path).exists()
     assert content(target) == [(number, "a") for number in range(4)]
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    target = DeltaTarget(f"{tmp_path}/file/table", ROWS)
+    with pytest.raises(BadRequest, match=r"file/table cannot be written: .*Not a directory"):
+        target.write_files(iter([batch((1, "a"))]), mode="append")
 
 
 def test_rows_that_do_not_fit_the_table_are_refused_with_both_schemas(target: DeltaTarget) -> None:

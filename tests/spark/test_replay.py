@@ -75,3 +75,15 @@ def test_a_lake_without_values_is_refused(
     spark.range(3).write.parquet(str(tmp_path / "lake"))
     with pytest.raises(Invalid, match="has no column value"):
         replay(spark, f"parquet:{tmp_path / 'lake'}", "again", dsn=dsn)
+
+
+def test_a_condition_that_makes_no_sense_is_refused_with_the_columns_there_are(
+    spark: SparkSession, dsn: str, tl: SyncPlatform
+) -> None:
+    for condition, said in (("nosuch > 1", "`nosuch` cannot be resolved"), ("((", "PARSE_SYNTAX")):
+        with pytest.raises(Invalid) as caught:
+            replay(spark, "topic:orders", "again", dsn=dsn, where=condition)
+        assert said in caught.value.message
+        assert "\n" not in caught.value.message
+        assert "key, value, topic" in caught.value.hint
+    assert stored(tl, "again") == [[], []]

@@ -57,12 +57,15 @@ def running(
     ``check`` is given the database first: what is wrong is said before Spark starts. What went
     wrong in a task is said in one line.
     """
+    from pyspark.logger import PySparkLogger
+
     from trunkline.core import migrate, telemetry
     from trunkline.core.errors import Unavailable
     from trunkline.spark.jobs.job import plain_failures, shown
     from trunkline.spark.session import has_ended, run_conf, session
 
     logging.getLogger().addHandler(logging.NullHandler())  # Py4J raises what it logs there
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # so does this
     telemetry.configure("warning" if sys.stderr.isatty() else "info")
     with invocation.target() as target:
         if target.server is not None:

@@ -171,6 +171,8 @@ def audit(
 ) -> None:
     """Does the downstream equal the table, or is a topic whole? The exit code is 1 when not."""
     from trunkline.core.errors import BadRequest
+    from trunkline.log import calls
+    from trunkline.spark import connection
     from trunkline.spark.jobs import report
     from trunkline.spark.jobs.audit import audit as work
     from trunkline.spark.jobs.audit_topic import audit_topic
@@ -182,7 +184,9 @@ def audit(
     def check(dsn: str) -> None:
         if html is not None:
             _insist_on_writing(html)
-        if tube is not None and to is not None:
+        if topic is not None:
+            connection.db(dsn).run(calls.settings(topic))
+        elif tube is not None and to is not None:
             pairs(tube, to, relation=relation, dsn=dsn, target_dsn=target_dsn, written=True)
 
     with running(invocation, "audit", master=master, remote=remote, conf=conf, check=check) as (

@@ -27,7 +27,7 @@ from pyarrow import fs
 
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
-from trunkline.core.errors import Conflict, Invalid
+from trunkline.core.errors import BadRequest, Conflict, Invalid
 from trunkline.spark.parquet_files import File, write_files
 
 if TYPE_CHECKING:
@@ -248,7 +248,10 @@ class DeltaTarget:
             return fs.PyFileSystem(DeltaStorageHandler(self.path))
         local = fs.LocalFileSystem()
         root = self.path.removeprefix("file://")
-        local.create_dir(root)
+        try:
+            local.create_dir(root)
+        except OSError as error:
+            raise BadRequest(f"{root} cannot be written: {error}.") from None
         return fs.SubTreeFileSystem(root, local)
 
 

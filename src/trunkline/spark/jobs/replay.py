@@ -60,7 +60,7 @@ def replay(
     with connection.plain_errors():
         rows = _origin(spark, origin, dsn, _moment("since", since), _moment("until", until))
         if where is not None:
-            rows = rows.where(where)
+            rows = _where(rows, where)
         if "value" not in rows.columns:
             raise Invalid(f"{origin} has no column value.", hint=f"It has: {rows.columns}.")
         chosen = [name for name in _MESSAGE if name in rows.columns]
@@ -145,6 +145,16 @@ def _origin(
         if bound is not None:
             rows = rows.where(f"timestamp {sign} timestamp '{bound.isoformat()}'")
     return rows
+
+
+def _where(rows: DataFrame, condition: str) -> DataFrame:
+    from pyspark.errors import AnalysisException
+
+    try:
+        return rows.where(condition)
+    except AnalysisException as error:
+        said = str(error).strip().partition("\n")[0]
+        raise Invalid(f"where: {said}", hint=f"Its columns: {', '.join(rows.columns)}.") from None
 
 
 def _in_order(rows: DataFrame) -> DataFrame:
