@@ -10,6 +10,8 @@ from uuid import UUID, uuid4
 from tests.broker.steps import tick
 from tests.fixtures.asking import ask, call
 
+from trunkline.testing import wait_until
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -134,3 +136,14 @@ def quarantined(session: Session, subscription: int) -> tuple[str, int] | None:
 
 def last_delivery(session: Session) -> int:
     return int(ask(session, "select trunkline._broker_delivered()"))
+
+
+def blocked(waiter: Session, *, by: Session, watcher: Session) -> None:
+    """Wait until a session waits for a lock of another."""
+    query = "select %s = any (pg_blocking_pids(%s))"
+    pids = [by.info.backend_pid, waiter.info.backend_pid]
+
+    def waits() -> None:
+        assert ask(watcher, query, pids)
+
+    wait_until(waits)

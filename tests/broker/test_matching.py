@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from tests.broker.groups import last_delivery, match, quarantined, read, received, subscribe
+from tests.broker.groups import (
+    blocked,
+    last_delivery,
+    match,
+    quarantined,
+    read,
+    received,
+    subscribe,
+)
 from tests.broker.steps import publish, tick
 from tests.fixtures.asking import ask, call, refused, writing_nothing
 
@@ -29,6 +38,18 @@ def test_a_group_gets_the_events_that_its_condition_asks_for(session: Session) -
 
     assert received(session) == [{"total": 15}, {"total": 25}]
     assert {tuple(one.subscriptions) for one in read(session)} == {(wanted,)}
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["e.topic in ('a', 'b')", "e.topic = any (array['a', 'b'])", "e.topic <> all (array['c'])"],
+)
+def test_a_condition_may_ask_for_one_of_several(session: Session, condition: str) -> None:
+    subscribe(session, condition=condition)
+    for topic in "abc":
+        publish(session, topic, topic)
+
+    assert received(session) == ["a", "b"]
 
 
 def test_an_event_carries_what_was_published(session: Session) -> None:
@@ -414,3 +435,64 @@ def test_a_slow_condition_is_ended_by_the_time_limit_of_its_caller(session: Sess
 
     assert received(session, "quick") == [{"text": ENDLESS}]
     assert quarantined(session, slow) == ("too slow", None)
+
+
+def test_a_subscription_that_catches_up_gets_every_event_of_every_tick(session: Session) -> None:
+    many = "select trunkline.broker_publish_many(array_fill('a'::text, array[1500]),"
+    for _ in range(3):
+        session.execute(f"{many} array_fill('1'::jsonb, array[1500]))")
+        tick(session)
+    match(session)
+
+    subscribe(session, from_position=1)
+    match(session)
+
+    assert sorted(one.position for one in read(session)) == list(range(1, 4501))
+
+
+def test_a_subscription_whose_first_events_have_left_catches_up_once_with_the_others(
+    session: Session,
+) -> None:
+    for number in range(8):
+        publish(session, "a", number)
+        tick(session)
+    match(session)
+    subscribe(session, from_position=1)
+    session.execute("delete from trunkline.tick where sequence = 'event' and first_position < 4")
+
+    match(session, max_events=3)
+
+    assert sorted(one.position for one in read(session)) == [4, 5, 6, 7, 8]
+
+
+def test_a_position_to_begin_at_counts_though_the_matcher_was_there_before_the_commit(
+    session: Session, other: Session
+) -> None:
+    publish(session, "a", 1)
+    match(session)
+    subscribe(other, from_position=2)
+    publish(session, "a", 2)
+    match(session)
+
+    other.commit()
+
+    assert received(session) == [2]
+
+
+def test_a_handler_whose_condition_changes_misses_nothing_that_is_numbered_meanwhile(
+    session: Session, other: Session, connect: Callable[..., Session]
+) -> None:
+    subscribe(session, condition="e.topic = 'a'", handler="h")
+    publish(session, "a", 1)
+    tick(session)
+    subscribe(other, "audit", "e.topic in ('a', 'b')")  # holds the new condition until it commits
+    changer = connect()
+    with ThreadPoolExecutor(1) as threads:
+        changed = threads.submit(subscribe, changer, condition="e.topic in ('a', 'b')", handler="h")
+        blocked(changer, by=other, watcher=session)
+        publish(session, "a", 2)
+        tick(session)
+        other.rollback()
+        changed.result(10)
+
+    assert received(session, handler="h") == [1, 2]

@@ -461,3 +461,24 @@ def test_a_handler_is_deleted_with_all_that_is_its_own_and_nothing_of_others(
     assert ask(session, left) == 0
     with refused("TL404"):
         call(session, "broker_handler_delete", group_name="shop", handler="bill")
+
+
+def test_a_handler_that_no_longer_keeps_the_order_goes_on_with_what_was_parked(
+    session: Session,
+) -> None:
+    worker = joined(session)
+    deliver(session, "a1", "a2", "a3")
+    worker.fail(1, retry_after=None)
+    worker.park(2, 3)
+
+    number = ask(session, "select group_id from trunkline.broker_group")
+    call(
+        session,
+        "_broker_handler_ensure",
+        group_id=number,
+        handler="bill",
+        subscription=None,
+        ordering="skip",
+    )
+
+    assert worker.due() == [["a2"], ["a3"]]

@@ -685,3 +685,21 @@ def test_a_group_that_is_not_there_is_not_one_with_nothing_to_show(
     subscribe(session, "somebody")
     call(session, name, group_name="somebody")
     call(session, name)
+
+
+def test_the_expiry_counts_from_when_it_was_last_held(session: Session) -> None:
+    holder = process(session)
+    one = subscribe(session, expiry=MINUTE, process=holder)
+    end_lease(session, holder, timedelta(seconds=1))
+    expire(session)  # notes since when nobody holds it
+    session.execute("select trunkline.lease_renew(%s, 'test')", [holder])
+    expire(session)
+    session.execute(
+        "update trunkline.broker_subscription set idle_since = idle_since - interval '1 day'"
+    )
+
+    end_lease(session, holder, timedelta(seconds=1))
+    expire(session)
+    expire(session)
+
+    assert subscriptions(session) == [one]

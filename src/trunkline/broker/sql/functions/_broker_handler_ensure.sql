@@ -1,7 +1,8 @@
 /* Make a reader of a group, with cursors of its own.  With a subscription it begins at the present end and sees only
    what is found for that; without, at the first delivery that the group still holds, and sees all.
    Another subscription takes the place of the one before: what was found for that is still read, and the new one is
-   matched from where the matcher stands, so that no event falls between them.  NULL ordering keeps it.  TL422. */
+   matched from where the matcher stands, so that no event falls between them.  NULL ordering keeps it.
+   Errors: TL404 the group was just deleted, TL422. */
 create or replace function trunkline._broker_handler_ensure(group_id int, handler text, subscription bigint, ordering text)
 returns void language plpgsql as $$
 declare
@@ -20,6 +21,9 @@ begin
   -- the row of the group is held, so that one makes the cursors and others find them
   select g.lanes, case when subscription is null then greatest(g.begins_after, g.trimmed_to) else trunkline._broker_delivered() end
     into lanes, begins from trunkline.broker_group g where g.group_id = _broker_handler_ensure.group_id for no key update;
+  if not found then
+    perform trunkline._raise('TL404', 'the group was deleted meanwhile.');
+  end if;
   select h.* into present from trunkline.broker_handler h where h.group_id = _broker_handler_ensure.group_id and h.handler = _broker_handler_ensure.handler;
   if not found then
     insert into trunkline.broker_handler (group_id, handler, subscriptions, ordering)
@@ -45,5 +49,9 @@ begin
   end if;
   if ordering <> present.ordering then
     update trunkline.broker_handler h set ordering = _broker_handler_ensure.ordering where h.group_id = present.group_id and h.handler = present.handler;
+    if ordering = 'skip' then  -- nobody waits for another any more
+      update trunkline.broker_retry r set status = 'waiting', due_at = clock_timestamp(), batch = r.retry
+       where r.group_id = present.group_id and r.handler = present.handler and r.status = 'parked';
+    end if;
   end if;
 end $$;

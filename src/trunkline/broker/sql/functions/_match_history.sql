@@ -1,15 +1,18 @@
-/* Match the next part of the history for one subscription, and write what is found as deliveries; the last number.
+/* Match the next part of the history for one subscription, write what is found as deliveries, and note how far it has come,
+   which may be less than max_events; the last number.
    NULL when its condition failed: it is in quarantine then, with error and event. */
 create or replace function trunkline._match_history(late trunkline.broker_subscription, max_events int, delivered bigint)
 returns bigint language plpgsql as $$
 declare
   condition trunkline.broker_condition;
   found_ record;
+  reached bigint;
   trouble text;
 begin
-  if max_events < 1 or trunkline._match_take(late.caught_up_to + 1, max_events) is null then
+  if max_events < 1 then
     return delivered;
   end if;
+  reached := trunkline._match_take(late.caught_up_to + 1, max_events);
   select c.* into strict condition from trunkline.broker_condition c where c.condition_id = late.condition_id;
   begin
     select array_agg(r.place) as places, array_agg(r.subscription) as subscriptions into found_ from trunkline._match_run(condition.kind, trunkline._match_statement(condition, late)) r;
@@ -20,5 +23,6 @@ begin
     perform trunkline._broker_quarantine(late.subscription, trouble, late.caught_up_to + trunkline._match_first_bad(condition, late), late.caught_up_to);
     return null;
   end if;
+  update trunkline.broker_subscription s set caught_up_to = reached where s.subscription = late.subscription;
   return trunkline._match_deliver(delivered, late.caught_up_to + 1, trunkline._match_buckets(null), found_.places, found_.subscriptions);
 end $$;

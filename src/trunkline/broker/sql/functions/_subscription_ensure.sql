@@ -1,4 +1,5 @@
-/* The row of a subscription, made on first use.  The same content is compared in full; the digest of condition and params
+/* The row of a subscription, made on first use; begins NULL: it is matched with all others from now on, otherwise the
+   history from there on first, since the matcher may have gone beyond that when it commits.  The same content is compared in full; the digest of condition and params
    only makes it fit an index.  One that is there keeps what it has matched; its expiry becomes the longer one, none being
    the longest.  It is locked against removal until the transaction ends.  TL409. */
 create or replace function trunkline._subscription_ensure(of_group trunkline.broker_group, wanted trunkline.broker_condition, effective jsonb, condition text, params jsonb,
@@ -18,8 +19,8 @@ begin
     overriding system value
     values (number, of_group.group_id, wanted.condition_id, effective, content,
             jsonb_build_object('condition', case wanted.kind when 'sql' then to_jsonb(condition) else trunkline._condition_form(condition) end, 'params', params),
-            trunkline._condition_hash(wanted, number, of_group.group_name, effective), begins,
-            case when begins <= trunkline.broker_head() then begins - 1 end, expiry, clock_timestamp())
+            trunkline._condition_hash(wanted, number, of_group.group_name, effective), coalesce(begins, trunkline.broker_head() + 1),
+            begins - 1, expiry, clock_timestamp())
     on conflict on constraint broker_subscription_content do nothing;
   end loop;
   if (present.condition_id, present.params::text) <> (wanted.condition_id, effective::text) then

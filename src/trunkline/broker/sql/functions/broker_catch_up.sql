@@ -8,6 +8,7 @@ declare
   most int := coalesce(max_events, trunkline._setting('broker.match_events')::int);
   late trunkline.broker_subscription := trunkline._match_late();
   latest trunkline.cursor;
+  began bigint;
   delivered bigint;
   reached bigint;
 begin
@@ -25,20 +26,22 @@ begin
     return 0;
   end if;
   latest := trunkline._cursor_latest(number);
+  began := late.caught_up_to;
+  late.caught_up_to := greatest(began, (select min(t.first_position) - 1 from trunkline.tick t where t.sequence = 'event'));  -- what was before has left
   perform trunkline._match_prepare();
   delivered := trunkline._match_history(late, least(most, latest.up_to - late.caught_up_to)::int, (latest.state ->> 'deliveries')::bigint);
   if delivered is null then
     return 1;  -- it was quarantined
   end if;
-  reached := least(late.caught_up_to + most, latest.up_to);
-  update trunkline.broker_subscription s
-     set caught_up_to = case when reached < latest.up_to then reached end,
-         from_position = case when reached < latest.up_to then s.from_position else greatest(s.from_position, latest.up_to + 1) end
-   where s.subscription = late.subscription;
+  select s.caught_up_to into reached from trunkline.broker_subscription s where s.subscription = late.subscription;
+  if reached >= latest.up_to then
+    update trunkline.broker_subscription s set caught_up_to = null, from_position = greatest(s.from_position, latest.up_to + 1)
+     where s.subscription = late.subscription;
+  end if;
   if delivered > (latest.state ->> 'deliveries')::bigint then
     perform trunkline._cursor_write(number, latest.up_to, jsonb_build_object('deliveries', delivered));
   end if;
-  return greatest(reached - late.caught_up_to, 1);
+  return greatest(reached - began, 1);
 end $$;
 comment on function trunkline.broker_catch_up(int) is 'One round of matching the history for a subscription that began with it.';
 select trunkline._access('broker_catch_up(int)', 'admin');

@@ -8,6 +8,11 @@ declare
   group_id int;
 begin
   delete from trunkline.broker_holder h where not exists (select from trunkline.lease l where l.process = h.process);
+  update trunkline.broker_subscription s set idle_since = null  -- a process whose lease had ended has renewed it
+   where s.subscription in (
+     select i.subscription from trunkline.broker_subscription i
+      where i.expiry is not null and i.idle_since is not null and trunkline._subscription_held(i.subscription)
+        for no key update skip locked limit 1000);
   update trunkline.broker_subscription s set idle_since = h.since
     from (select i.subscription, least(clock_timestamp(), coalesce((select max(l.expires) from trunkline.broker_holder o join trunkline.lease l using (process)
                    where o.subscription = i.subscription), clock_timestamp())) as since

@@ -22,9 +22,11 @@ begin
   elsif ordering is not null and handler is null then
     perform trunkline._raise('TL422', 'ordering is that of a handler: name the handler too.');
   end if;
-  begins := case when exists (select from trunkline.broker_handler h join trunkline.broker_group g using (group_id)
-                               where g.group_name = broker_subscribe.group_name and h.handler = broker_subscribe.handler)
-                 then trunkline.broker_head() + 1 else trunkline._subscription_begins(from_position, from_time) end;
+  if (from_position is not null or from_time is not null)
+     and not exists (select from trunkline.broker_handler h join trunkline.broker_group g using (group_id)
+                      where g.group_name = broker_subscribe.group_name and h.handler = broker_subscribe.handler) then
+    begins := trunkline._subscription_begins(from_position, from_time);
+  end if;
   wanted := trunkline._condition_ensure(condition, params);
   loop
     of_group := trunkline._broker_group_ensure(group_name, lanes, expiry is null);
