@@ -16,12 +16,14 @@ from tests.log.steps import (
     append,
     claim,
     commit,
+    configure,
     create,
     create_anew,
     die,
     fetch,
     fill,
     join,
+    maintain,
     process,
 )
 
@@ -100,6 +102,30 @@ def test_a_process_without_a_living_lease_may_not_join(session: Session, topic: 
     with refused("TL423"):
         join(session, late)
     assert column(session, "select party from trunkline.party") == []
+
+
+def test_a_snapshot_that_is_too_old_to_find_a_position_is_refused(
+    session: Session, topic: str, connect: Connect
+) -> None:
+    who = process(session)
+    (share,) = join(session, who)
+    commit(session, share, 6)
+    old = connect(autocommit=False)
+    old.execute("set transaction isolation level repeatable read")
+    old.execute("select 1")
+    configure(
+        session,
+        ring__cursor__rotate_every="1 millisecond",
+        ring__cursor__slots="3",
+        maintain__settle="0",
+    )
+    for _ in range(10):
+        claim(session, 1, group="busy")
+        maintain(session)
+    with refused("40001"):
+        join(old, who)
+    old.rollback()
+    assert [share.up_to for share in join(old, who)] == [6]
 
 
 def test_a_lease_that_ends_while_its_process_joins_is_told(session: Session, topic: str) -> None:
