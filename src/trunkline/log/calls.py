@@ -204,7 +204,7 @@ def place(topic: str, partition: int, start: Start) -> Call[int]:
 
 
 def last_offset(topic: str, partition: int) -> Call[int]:
-    """Where a partition ends at this moment."""
+    """Where a partition ends at this moment; a standby can tell, too."""
 
     def last(rows: list[dict[str, Any]]) -> int:
         for row in rows:
@@ -212,9 +212,7 @@ def last_offset(topic: str, partition: int) -> Call[int]:
                 return int(row["last_offset"])
         raise _no_partition(topic, partition, len(rows))
 
-    return Call(
-        "log_ends", {"topics": [topic]}, last, safe_to_repeat=True, types={"topics": "text[]"}
-    )
+    return Call("log_describe", {"topic": topic}, last, safe_to_repeat=True)
 
 
 def ready(topic: str, partitions: Sequence[int], up_to: Sequence[int]) -> Call[list[int]]:

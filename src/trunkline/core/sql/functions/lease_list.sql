@@ -1,4 +1,4 @@
-/* Processes with what they own and how long their lease lasts; a negative rest is a dead process. */
+/* Processes: until when their lease lasts, whether they live, and how much they own. */
 create or replace function trunkline.lease_list()
 returns table (process uuid, name text, started_at timestamptz, expires timestamptz, living boolean, owns bigint)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$

@@ -1,4 +1,4 @@
-/* Say that a process lives; returns when the lease ends by the server's clock.
+/* Say that a process lives; returns when the lease ends by the server's clock, at the earliest.
    Writes: one lease row per process, nothing per consumer or group. */
 create or replace function trunkline.lease_renew(process uuid, name text default '')
 returns timestamptz language sql security definer set search_path = pg_catalog, pg_temp as $$

@@ -1,5 +1,5 @@
 /* Where the partitions of topics begin (archived or not) and end at this moment, and the life of the server: what a reader plans with.
-   Reads only, one index look-up per partition.  Errors: TL404 for the first topic that is not there. */
+   Reads one index entry per partition; the first call in a life of the server notes that life.  Errors: TL404 for the first topic that is not there. */
 create or replace function trunkline.log_ends(topics text[])
 returns table (topic text, partition int, first_offset bigint, last_offset bigint, incarnation int)
 language sql security definer set search_path = pg_catalog, pg_temp as $$
