@@ -69,7 +69,8 @@ async def run_handlers(
         await platform.broker.publish_many(events)
         more = 1
         while more:
-            while await platform.broker.tick() + await platform.broker.match():
+            broker = platform.broker
+            while await broker.tick() + await broker.match() + await broker.catch_up():
                 pass
             for worker in app.workers(attempts.append):
                 await worker.run_until_quiet()

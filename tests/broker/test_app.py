@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 from tests.fixtures.asking import ask, column
 
 import trunkline
@@ -364,6 +364,33 @@ async def test_a_payload_that_does_not_fit_is_a_dead_letter_at_once_and_others_g
         await eventually(lambda: (sorted(seen), len(dead(session))) == ([1, 2], 4))
     assert all(attempts == 1 for _, attempts, _ in dead(session))
     assert "number" in dead(session)[0][2]
+
+
+class Priced(BaseModel):
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def known(cls, name: str) -> str:
+        return {"good": name}[name]
+
+
+async def test_a_validator_that_fails_otherwise_is_a_failure_of_the_handler(
+    app: trunkline.App, session: Session
+) -> None:
+    seen: list[str] = []
+
+    @app.on("orders", group="g", retry=[0])
+    async def handle(order: Priced) -> None:
+        seen.append(order.name)
+
+    async with running(app):
+        await publish(app, {"name": "bad"}, {"name": "good"})
+        await eventually(lambda: len(dead(session)) == 1)
+        await eventually(lambda: seen == ["good"])
+
+    [(_, attempts, error)] = dead(session)
+    assert (attempts, error) == (2, "KeyError: 'bad'")
 
 
 async def test_later_events_of_a_failed_key_wait_and_come_in_order(app: trunkline.App) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from tests.broker.groups import Member, blocked, read, subscribe
+from tests.broker.groups import Member, blocked, match, read, subscribe
 from tests.broker.steps import publish, tick
 from tests.fixtures.asking import ask, call, refused
 
@@ -52,3 +52,17 @@ def test_a_handler_whose_subscription_changes_while_positions_move_up_misses_not
         moved.result(10)
 
     assert [one.topic for one in read(session, handler="h")] == ["new"]
+
+
+def test_a_handler_made_anew_fences_who_worked_for_the_old_one(session: Session) -> None:
+    subscribe(session, lanes=1)
+    publish(session, "a")
+    match(session)
+    old = Member(session, handler="h")
+    [share] = old.join()
+    session.execute("update trunkline.lease set expires = now() - interval '1 minute'")
+    call(session, "broker_handler_delete", group_name="billing", handler="h")
+    Member(session, handler="h").join()
+
+    with refused("TL423"):
+        old.commit(share.lane, share.epoch, 1)

@@ -101,6 +101,8 @@ def test_a_pattern_beside_a_condition_in_sql_is_sql_too() -> None:
         {"timeout": 0},
         {"timeout": None},
         {"retry": [-1]},
+        {"retry": [float("inf")]},
+        {"retry": [float("nan")]},
         {"retry": "60"},
         {"retry": 60},
         {"group": ""},

@@ -360,6 +360,20 @@ def test_a_subscription_that_is_resumed_gets_all_but_the_event_that_failed(
     assert quarantined(session, bad) is None
 
 
+def test_a_subscription_that_is_resumed_leaves_every_event_behind_that_failed(
+    session: Session,
+) -> None:
+    careless = subscribe(session, condition="10 / (e.payload ->> 'n')::int > 0")
+    for number in (1, 0, 2, 0, 3, 0, 4):
+        publish(session, "a", {"n": number})
+    for position in (2, 4, 6):
+        match(session)
+        assert (quarantined(session, careless) or ())[1:] == (position,)
+        call(session, "broker_resume", subscription=careless)
+
+    assert received(session) == [{"n": number} for number in (1, 2, 3, 4)]
+
+
 def test_a_subscription_that_is_resumed_with_its_event_fails_on_it_again(session: Session) -> None:
     bad = subscribe(session, condition="1 / (e.payload)::int > -2")
     publish(session, "order", 0)
@@ -496,3 +510,20 @@ def test_a_handler_whose_condition_changes_misses_nothing_that_is_numbered_meanw
         changed.result(10)
 
     assert received(session, handler="h") == [1, 2]
+
+
+def test_an_event_of_several_subscriptions_is_read_once_however_many_there_are(
+    session: Session,
+) -> None:
+    call(session, "broker_group", group_name="billing", lanes=1)
+    wanted = [subscribe(session, condition={"topic": "a"}, params={"n": n}) for n in range(3)]
+    session.execute(
+        "select trunkline.broker_publish_many(array_fill('a'::text, array[1100]),"
+        " array_fill('1'::jsonb, array[1100]))"
+    )
+    match(session)
+
+    found = read(session)
+
+    assert [one.position for one in found] == list(range(1, 1101))
+    assert {tuple(one.subscriptions) for one in found} == {tuple(wanted)}

@@ -40,6 +40,18 @@ async def test_dead_letters_are_told(app: trunkline.App) -> None:
     assert (letter.payload, letter.attempts, len(outcome.attempts)) == ({"n": 1}, 3, 3)
 
 
+async def test_a_handler_that_begins_with_the_history_gets_it(app: trunkline.App) -> None:
+    @app.on("orders", group="g", name="bill", from_position=1)
+    async def bill(event: Event) -> None: ...
+
+    async with app:
+        await app.publish("orders", 1)
+        await app.platform.broker.tick()
+        outcome = await run_handlers(app, [NewEvent("orders", 2)])
+
+    assert [event.payload for event in outcome.handled("bill")] == [1, 2]
+
+
 async def test_what_handlers_publish_is_handled_too(app: trunkline.App) -> None:
     @app.on("orders", group="g", name="bill")
     async def bill(event: Event, transaction: psycopg.AsyncConnection[Any]) -> None:

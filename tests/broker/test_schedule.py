@@ -41,6 +41,24 @@ def test_everything_that_waits_is_done_by_one_call(session: Session) -> None:
     assert ask(session, "select count(*) from trunkline.log_read('order', 0, 1, 10)") == 2
 
 
+def test_a_topic_that_cannot_be_forwarded_holds_up_nobody(session: Session) -> None:
+    for topic in ("broken", "order"):
+        call(session, "log_create", topic=topic)
+        publish(session, topic)
+    broken = ask(
+        session,
+        "select p.segment_id from trunkline.log_partition p join trunkline.log_topic t"
+        " using (topic_id) where t.topic = 'broken'",
+    )
+    session.execute(f"alter table trunkline.log_segment_{broken} rename to log_segment_away")
+    try:
+        session.execute("call trunkline.broker_work()")
+    finally:
+        session.execute(f"alter table trunkline.log_segment_away rename to log_segment_{broken}")
+
+    assert ask(session, "select count(*) from trunkline.log_read('order', 0, 1, 10)") == 1
+
+
 def test_it_goes_on_only_while_pg_cron_is_chosen(session: Session) -> None:
     subscribe(session)
     session.execute("set statement_timeout = '5s'")

@@ -234,8 +234,8 @@ class Attempts:
             try:
                 values.append(self._handler.fitted(event))
                 fit.append(event)
-            except Unfit as error:
-                result.attempts.append(self._attempt([event], str(error), last=True))
+            except Exception as error:  # noqa: BLE001 - a validator is the user's function
+                result.attempts.append(self._misfit([event], error))
                 self._hold_back(lane, [event])
         return fit, values
 
@@ -244,9 +244,15 @@ class Attempts:
     ) -> Attempt:
         try:
             values = [self._handler.fitted(event) for event in events]
-        except Unfit as error:
-            return self._attempt(events, str(error), last=True)
+        except Exception as error:  # noqa: BLE001 - a validator is the user's function
+            return self._misfit(events, error)
         return await self._call(events, values, connection)
+
+    def _misfit(self, events: Sequence[Delivered], error: Exception) -> Attempt:
+        """Payloads could not be made into what the handler asks for."""
+        if isinstance(error, Unfit):
+            return self._attempt(events, str(error), last=True)
+        return self._attempt(events, told(error))
 
     async def _call(
         self, events: Sequence[Delivered], values: Sequence[Any], connection: Connection | None

@@ -34,6 +34,7 @@ ORDERINGS = ("strict", "skip")
 RETRY = (60.0, 300.0)
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_LONGEST_DELAY = 1000 * 365 * 86_400.0  # seconds
 _LONGEST_ERRORS = 3  # of a payload that does not fit, how many faults are told
 
 
@@ -185,9 +186,12 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 def _delays(told: str, retry: Sequence[float]) -> tuple[float, ...]:
     fits = isinstance(retry, Sequence) and not isinstance(retry, str)
-    if not fits or any(not isinstance(delay, int | float) or delay < 0 for delay in retry):
+    if not fits or any(
+        not isinstance(delay, int | float) or not 0 <= delay <= _LONGEST_DELAY for delay in retry
+    ):
         raise Invalid(
-            f"{told}: retry is a list of seconds to wait before each further try, got {retry!r}.",
+            f"{told}: retry is a list of seconds to wait before each further try, none of them"
+            f" negative or above 1000 years, got {retry!r}.",
             hint="[] is no further try: what fails is a dead letter at once.",
         )
     return tuple(float(delay) for delay in retry)

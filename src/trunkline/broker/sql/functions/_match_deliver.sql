@@ -19,9 +19,13 @@ begin
   numbered as (
     select l.*, after + 1 + sum(l.n) over (order by l.group_id, l.lane) - l.n as first from lane l),
   part as (
-    select l.group_id, l.lane, l.first + p.done as first, least(l.n - p.done, 1000) as n,
-           l.positions[p.done + 1 : p.done + 1000] as positions, l.subscriptions[p.done + 1 : p.done + 1000] as subscriptions
-      from numbered l cross join lateral generate_series(0, l.n - 1, 1000) p (done)),
+    -- around a thousand in a row, each event whole: a part begins with the first delivery of an event, found by halving
+    select l.group_id, l.lane, l.first + p.done as first, p.until - p.done as n,
+           l.positions[p.done + 1 : p.until] as positions, l.subscriptions[p.done + 1 : p.until] as subscriptions
+      from numbered l
+     cross join lateral (
+       select b.done, lead(b.done, 1, l.n) over (order by b.done) as until
+         from (select distinct width_bucket(l.positions[g.place] - 1, l.positions) as done from generate_series(1, l.n, 1000) g (place)) b) p),
   written as (
     insert into trunkline.delivery (slot, group_id, lane, first, n, lowest, positions, subscriptions, at)
     select (select r.current from trunkline.ring r where r.ring = 'delivery'), p.group_id, p.lane,

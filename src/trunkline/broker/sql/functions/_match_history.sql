@@ -1,12 +1,14 @@
 /* Match the next part of the history for one subscription, write what is found as deliveries, and note how far it has come,
    which may be less than max_events; the last number.
-   NULL when its condition failed: it is in quarantine then, with error and event. */
+   An event on which its condition fails is the end of that part, so that each that is left out later lies behind it.
+   NULL when the condition failed on the first: it is in quarantine then, with error and event. */
 create or replace function trunkline._match_history(late trunkline.broker_subscription, max_events int, delivered bigint)
 returns bigint language plpgsql as $$
 declare
   condition trunkline.broker_condition;
   found_ record;
   reached bigint;
+  bad_place int;
   trouble text;
 begin
   if max_events < 1 then
@@ -20,7 +22,11 @@ begin
     trouble := format('%s (%s)', sqlerrm, sqlstate);
   end;
   if trouble is not null then
-    perform trunkline._broker_quarantine(late.subscription, trouble, late.caught_up_to + trunkline._match_first_bad(condition, late), late.caught_up_to);
+    bad_place := trunkline._match_first_bad(condition, late);
+    if bad_place > 1 then
+      return trunkline._match_history(late, bad_place - 1, delivered);
+    end if;
+    perform trunkline._broker_quarantine(late.subscription, trouble, late.caught_up_to + bad_place, late.caught_up_to);
     return null;
   end if;
   update trunkline.broker_subscription s set caught_up_to = reached where s.subscription = late.subscription;

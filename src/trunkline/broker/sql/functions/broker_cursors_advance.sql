@@ -15,7 +15,9 @@ begin
     select d.first + d.n - 1 into last_one from trunkline.delivery d
      where d.group_id = (behind.present).group_id and d.lane = behind.lane order by d.first desc limit 1;
     continue when last_one is null or last_one < behind.up_to + 1000
-      or exists (select from trunkline.delivery d where d.group_id = (behind.present).group_id and d.lane = behind.lane and d.first > behind.up_to - 1000 and d.first + d.n - 1 > behind.up_to
+      or exists (select from trunkline.delivery d where d.group_id = (behind.present).group_id and d.lane = behind.lane and d.first + d.n - 1 > behind.up_to
+                   and d.first >= coalesce((select b.first from trunkline.delivery b where b.group_id = (behind.present).group_id and b.lane = behind.lane and b.first <= behind.up_to + 1
+                                             order by b.first desc limit 1), 0)
                    and d.subscriptions && (select h.subscriptions from trunkline.broker_handler h  -- as they are by now
                                             where h.group_id = (behind.reader).group_id and h.handler = (behind.reader).handler));
     perform 1 from trunkline.cursor_key k where k.cursor_id = behind.cursor_id for no key update skip locked;
