@@ -461,14 +461,17 @@ def _commands(name: str, command: Any) -> Iterator[str]:
             yield from _commands(f"{name} {child_name}", child)
         return
     arguments = [
-        param.metavar or param.name.upper()
-        for param in command.params
-        if param.param_type_name == "argument"
+        _argument(param) for param in command.params if param.param_type_name == "argument"
     ]
     yield f"\n#### {name}\n\n{_doc_text(command.help or '')}\n"
     yield f"```\n{' '.join([name, *arguments])} [OPTIONS]"
     yield f"\n{command.epilog.removeprefix('Example: ')}\n```\n"
     yield from _options(command, shared=False)
+
+
+def _argument(param: Any) -> str:
+    name = param.metavar or param.name.upper()
+    return (name if param.required else f"[{name}]") + ("..." if param.nargs == -1 else "")
 
 
 def _options(command: Any, *, shared: bool) -> Iterator[str]:

@@ -411,6 +411,17 @@ async def test_a_message_is_buried_once_though_its_burier_dies_before_the_end(
     assert len(await read(tl, "orders.dead")) == 1
 
 
+async def test_a_topic_whose_name_is_as_long_as_can_be_has_dead_letters_too(tl: Platform) -> None:
+    topic = "x" * 200
+    await tl.log.create(topic)
+    await fill(tl, 1, topic=topic)
+    async with share(tl, topic=topic, max_attempts=1) as consumer:
+        await (await poll(consumer)).release(reason="boom")
+        assert await consumer.poll(0.2) is None
+    (letter,) = await read(tl, "x" * 195 + ".dead")
+    assert letter.value == b"1"
+
+
 async def test_a_topic_of_dead_letters_may_have_settings_of_its_own(tl: Platform) -> None:
     await tl.log.create("orders.dead", retention=timedelta(days=7), codec="zstd")
     await fill(tl, 2)

@@ -45,7 +45,7 @@ def publish(
     payload: Annotated[
         str,
         typer.Argument(
-            metavar="[PAYLOAD]",
+            metavar="PAYLOAD",
             help="JSON; - or nothing: one payload per line of standard input, all or none.",
         ),
     ] = "-",

@@ -10,7 +10,7 @@ from trunkline.cli.invocation import Invocation, command, flag
 from trunkline.cli.output import say
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
-SomeGroup = Annotated[str | None, typer.Argument(metavar="[GROUP]", help="Only this group.")]
+SomeGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="Only this group.")]
 Handler = Annotated[
     str, typer.Option("--handler", "-n", metavar="NAME", help="The handler; one without a name.")
 ]

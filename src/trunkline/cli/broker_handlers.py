@@ -17,7 +17,7 @@ _LISTED = ("retry", "group_name", "handler", "topic", "key", "attempts", "error"
 Group = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="Of this group.")]
 Handler = Annotated[str | None, typer.Option(metavar="HANDLER", help="Of this handler.")]
 Letters = Annotated[
-    list[int] | None, typer.Argument(metavar="[NUMBER]...", help="Dead letters by their numbers.")
+    list[int] | None, typer.Argument(metavar="NUMBER", help="Dead letters by their numbers.")
 ]
 
 

@@ -32,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
 def stream(
     invocation: Invocation,
     pattern: Annotated[
-        str | None, typer.Argument(metavar="[PATTERN]", help="Topics: orders.made, orders.*, #.")
+        str | None, typer.Argument(metavar="PATTERN", help="Topics: orders.made, orders.*, #.")
     ] = None,
     condition: Annotated[
         str | None, typer.Option(metavar="CONDITION", help="JSON, or SQL over e and s.")
@@ -119,7 +119,7 @@ def _columns(form: Format) -> tuple[str, ...]:
 def schedule(
     invocation: Invocation,
     by_whom: Annotated[
-        str | None, typer.Argument(metavar="[services|pg_cron]", help="Who does the work.")
+        str | None, typer.Argument(metavar="services|pg_cron", help="Who does the work.")
     ] = None,
     every: Annotated[
         str | None, typer.Option(metavar="DURATION", help="How often pg_cron looks for events.")

@@ -11,7 +11,7 @@ from trunkline.cli.output import say
 Condition = Annotated[
     str | None,
     typer.Argument(
-        metavar="[CONDITION]",
+        metavar="CONDITION",
         help="SQL over e and s, or the JSON form; nothing: every event.",
     ),
 ]

@@ -67,7 +67,7 @@ def unwatch(invocation: Invocation, table: Table) -> None:
 
 def watched(
     invocation: Invocation,
-    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only this one.")] = None,
+    table: Annotated[str | None, typer.Argument(metavar="TABLE", help="Only this one.")] = None,
 ) -> None:
     """Watched tables, what is watched of them, and what is wrong."""
     from trunkline.broker import watch_calls

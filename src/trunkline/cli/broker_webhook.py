@@ -53,7 +53,7 @@ def add(
     condition: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CONDITION]", help="SQL over e and s, or the JSON form; nothing: every event."
+            metavar="CONDITION", help="SQL over e and s, or the JSON form; nothing: every event."
         ),
     ] = None,
     params: Annotated[
@@ -193,7 +193,7 @@ def remove(invocation: Invocation, number: Number) -> None:
 def log(
     invocation: Invocation,
     number: Annotated[
-        int | None, typer.Argument(metavar="[NUMBER]", help="The webhook; nothing: all.")
+        int | None, typer.Argument(metavar="NUMBER", help="The webhook; nothing: all.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="Entries.")] = 100,
 ) -> None:

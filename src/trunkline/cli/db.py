@@ -120,7 +120,7 @@ def config_set(
     invocation: Invocation,
     name: Setting,
     value: Annotated[
-        str | None, typer.Argument(metavar="[VALUE]", help="Left out: back to the default.")
+        str | None, typer.Argument(metavar="VALUE", help="Left out: back to the default.")
     ] = None,
 ) -> None:
     """Change a setting; it counts from its next use on."""

@@ -9,7 +9,7 @@ from trunkline.cli.invocation import Invocation, Session, command
 from trunkline.cli.log import Group, Partition, Topic
 from trunkline.cli.output import say
 
-SomeTopic = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only this topic.")]
+SomeTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="Only this topic.")]
 SomeGroup = Annotated[
     str | None, typer.Option("--group", "-g", metavar="NAME", help="Only this group.")
 ]

@@ -23,7 +23,7 @@ def archive(
     ],
     topics: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOPIC]...", help="Topics; else all that ask to be archived."),
+        typer.Argument(metavar="TOPIC", help="Topics; else all that ask to be archived."),
     ] = None,
     format: Annotated[  # noqa: A002
         str, typer.Option(metavar="delta|parquet", help="A Delta table, or plain files.")

@@ -145,7 +145,7 @@ def backfill(
 
 def audit(
     invocation: Invocation,
-    tube: Annotated[str | None, typer.Argument(metavar="[TUBE]", help="The tube.")] = None,
+    tube: Annotated[str | None, typer.Argument(metavar="TUBE", help="The tube.")] = None,
     to: Annotated[
         str | None,
         typer.Option(metavar="TARGET", help="What to compare: delta:PATH or table:NAME."),

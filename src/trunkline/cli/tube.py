@@ -13,7 +13,7 @@ app = typer.Typer(
 )
 
 Tube = Annotated[str, typer.Argument(metavar="TUBE", help="The tube.")]
-SomeTube = Annotated[str | None, typer.Argument(metavar="[TUBE]", help="Only this tube.")]
+SomeTube = Annotated[str | None, typer.Argument(metavar="TUBE", help="Only this tube.")]
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="The table, with its schema.")]
 Shard = Annotated[
     str | None,

@@ -119,7 +119,7 @@ def downstream(
     kind: Annotated[
         str | None,
         typer.Argument(
-            metavar="[KIND]", help="postgres, redis, opensearch, topic, callable, or none."
+            metavar="KIND", help="postgres, redis, opensearch, topic, callable, or none."
         ),
     ] = None,
     option: Annotated[

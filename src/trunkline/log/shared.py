@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 logger = telemetry.get_logger(__name__)
 
+_LONGEST = 195  # letters of a topic that its dead letters are named after: with .dead they are 200
+
 
 @dataclass(frozen=True, slots=True)
 class HeldClaim:
@@ -155,7 +157,7 @@ class SharedConsumer(Consumer):
 
     async def _bury(self, partition: int, claim: Claim) -> None:
         """Move messages that failed too often to ``<topic>.dead``, each with its reason."""
-        dead = f"{self.topic}.dead"
+        dead = f"{self.topic[:_LONGEST]}.dead"
         with suppress(Conflict):  # it is there, with settings of somebody's choice
             await self._reader.db.run(calls.create(dead))
         topic_id = (await self._reader.db.run(calls.settings(self.topic))).topic_id
