@@ -129,7 +129,7 @@ def touch(
     tube: Tube,
     table: Table,
     keys: Annotated[
-        list[str], typer.Argument(metavar="KEY...", help="Keys; - reads them from standard input.")
+        list[str], typer.Argument(metavar="KEY", help="Keys; - reads them from standard input.")
     ],
     shard: Annotated[
         int | None, typer.Option(metavar="N", help="The shard, where the table has no fixed one.")
