@@ -479,6 +479,26 @@ def test_a_subscription_whose_first_events_have_left_catches_up_once_with_the_ot
     assert sorted(one.position for one in read(session)) == [4, 5, 6, 7, 8]
 
 
+def test_a_subscription_that_somebody_holds_lets_others_catch_up(
+    session: Session, other: Session
+) -> None:
+    publish(session, "a")
+    match(session)
+    held = subscribe(session, "held", from_position=1)
+    subscribe(session, from_position=1)
+    other.execute(
+        "select from trunkline.broker_subscription where subscription = %s for update", [held]
+    )
+
+    match(session)
+
+    assert [one.topic for one in read(session)] == ["a"]
+    assert call(session, "broker_quarantine", error="slow") == [(0,)]
+    other.rollback()
+    match(session)
+    assert [one.topic for one in read(session, "held")] == ["a"]
+
+
 def test_a_position_to_begin_at_counts_though_the_matcher_was_there_before_the_commit(
     session: Session, other: Session
 ) -> None:
@@ -527,3 +547,16 @@ def test_an_event_of_several_subscriptions_is_read_once_however_many_there_are(
 
     assert [one.position for one in found] == list(range(1, 1101))
     assert {tuple(one.subscriptions) for one in found} == {tuple(wanted)}
+
+
+def test_a_subscription_whose_history_has_left_is_matched_with_the_others(session: Session) -> None:
+    publish(session, "a", 1)
+    match(session)
+    subscribe(session, from_position=1)
+    publish(session, "a", 2)
+    tick(session)
+    session.execute("delete from trunkline.tick where sequence = 'event' and first_position = 1")
+
+    assert ask(session, "select trunkline.broker_catch_up()") == 1
+    assert ask(session, "select trunkline.broker_catch_up()") == 0
+    assert received(session) == [2]

@@ -20,9 +20,8 @@ begin
   if not found then
     return 0;
   end if;
-  select s.* into late from trunkline.broker_subscription s
-   where s.subscription = late.subscription and s.caught_up_to is not null and s.quarantined_at is null for no key update skip locked;
-  if not found then
+  late := trunkline._match_late_held();
+  if late.subscription is null then
     return 0;
   end if;
   latest := trunkline._cursor_latest(number);
@@ -33,7 +32,7 @@ begin
   if delivered is null then
     return 1;  -- it was quarantined
   end if;
-  select s.caught_up_to into reached from trunkline.broker_subscription s where s.subscription = late.subscription;
+  select greatest(s.caught_up_to, late.caught_up_to) into reached from trunkline.broker_subscription s where s.subscription = late.subscription;
   if reached >= latest.up_to then
     update trunkline.broker_subscription s set caught_up_to = null, from_position = greatest(s.from_position, latest.up_to + 1)
      where s.subscription = late.subscription;
