@@ -361,6 +361,52 @@ def test_an_epoch_of_earlier_lanes_is_not_valid_when_their_number_comes_back(
             ack(session, share, live_up_to=head(session))
 
 
+def test_whoever_worked_other_lanes_cannot_acknowledge_once_the_new_ones_have_an_owner(
+    session: Session,
+) -> None:
+    ensure(session, lanes=2)
+    worker = member(session)
+    old = join(session, worker)
+    touch(session, "a", shard=1)
+    tick(session)
+    ensure(session, lanes=1)
+    (new,) = join(session, worker)
+    assert new.epoch > max(share.epoch for share in old)
+    with refused("TL423"):
+        ack(session, old[0], live_up_to=head(session))
+    assert undelivered(session, [new]) == ["a"]
+
+
+def test_whoever_worked_a_dropped_tube_cannot_acknowledge_in_one_of_its_name(
+    session: Session,
+) -> None:
+    (old,) = join(session, member(session))
+    call(session, "tube_drop", tube=TUBE)
+    ensure(session)
+    touch(session, "a")
+    tick(session)
+    (new,) = join(session, member(session))
+    with refused("TL423"):
+        ack(session, old, live_up_to=head(session))
+    assert undelivered(session, [new]) == ["a"]
+
+
+def test_joining_while_the_lanes_are_changed_gives_no_lane_of_before(
+    two_sessions: TwoSessions,
+) -> None:
+    a, b, watcher = two_sessions.a, two_sessions.b, two_sessions.watcher
+    ensure(watcher, lanes=2)
+    join(watcher, member(watcher))
+    watcher.execute("update trunkline.lease set expires = clock_timestamp()")
+    ensure(a, lanes=3)
+    joining = two_sessions.later(
+        b, "select * from trunkline.tube_join('feed', %s)", [member(watcher)]
+    )
+    two_sessions.blocked_by(a, b)
+    a.commit()
+    assert joining.result(10).fetchall() == []
+
+
 @pytest.mark.parametrize("numbered", [True, False])
 def test_a_control_entry_for_every_lane_reaches_the_lanes_that_come_later(
     session: Session, numbered: bool

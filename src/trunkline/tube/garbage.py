@@ -86,7 +86,7 @@ class Garbage:
             if page.after is None:
                 return
             after = page.after
-            while len(lane.queue) >= self._queue_keys:  # noqa: ASYNC110 - batches make room
+            while len(lane.queue) >= self._queue_keys and not lane.lost:  # noqa: ASYNC110 - batches make room
                 await asyncio.sleep(_ROOM_POLL)
 
     async def _bound(self, entry: Entry) -> Version:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trunkline.core import telemetry
-from trunkline.core.errors import LeaseLost
+from trunkline.core.errors import Invalid, LeaseLost, NotFound, TrunklineError
 from trunkline.tube import calls
 from trunkline.tube.models import BACKFILL, LIVE, Entry
 from trunkline.tube.queue import LaneQueue, Place
@@ -100,7 +100,8 @@ class Lanes:
             await self.acknowledge()
             await self._db.run(calls.leave(self._tube, process, member=self._member, lanes=leaving))
             for number in leaving:
-                del self._ours[number]
+                if lane := self._ours.pop(number, None):
+                    lane.lost = True
 
     async def acknowledge(self) -> None:
         """Say what is done of each."""
@@ -121,13 +122,20 @@ class Lanes:
                 )
                 lane.acked = marks
                 lane.worked = marks != lane.queue.read_up_to
-            except LeaseLost:
+            except (LeaseLost, Invalid):  # there are other lanes now, or the server fell back
                 self.lose(lane)
                 self.hasten()
 
     async def leave(self, process: UUID) -> None:
-        """Give all of them back."""
-        await self._db.run(calls.leave(self._tube, process, member=self._member))
+        """Give all of them back; when the server is away, as soon as it is there again."""
+        farewell = calls.leave(self._tube, process, member=self._member)
+        try:
+            await self._db.run(farewell)
+        except NotFound:
+            raise  # with the tube the lanes are gone
+        except TrunklineError:
+            self._lease.owe(farewell)
+            raise
 
     def lose(self, lane: Lane) -> None:
         """Forget a lane that is no longer ours."""
@@ -137,6 +145,8 @@ class Lanes:
 
     def clear(self) -> None:
         """Forget all of them."""
+        for lane in self:
+            lane.lost = True
         self._ours.clear()
 
     def _begin(self, share: LaneShare) -> Lane:

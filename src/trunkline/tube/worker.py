@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
-from trunkline.core.errors import LeaseLost, NotFound, TrunklineError, Unavailable
+from trunkline.core.errors import (
+    Invalid,
+    LeaseLost,
+    NotFound,
+    PositionTrimmed,
+    TrunklineError,
+    Unavailable,
+)
 from trunkline.core.service import Probe
 from trunkline.tube import calls
 from trunkline.tube.delivery import delivery_of
@@ -207,19 +214,27 @@ class Worker:
     async def _read_lane(self, lane: Lane, priority: int, head: int) -> int:
         queue = lane.queue
         first = queue.read_up_to[priority] + 1
-        if first > head:
+        if first > head + 1:  # the server fell back: these positions are given out again
+            self._lanes.lose(lane)
+            self._lanes.hasten()
+        if lane.lost or first > head:
             return 0
         last = min(head, first + _READ_POSITIONS)  # others' entries lie between ours
-        entries = await self._db.run(
-            calls.read(
-                self.tube,
-                lane.number,
-                priority,
-                first,
-                last,
-                max_entries=_READ_ENTRIES,
+        try:
+            entries = await self._db.run(
+                calls.read(
+                    self.tube,
+                    lane.number,
+                    priority,
+                    first,
+                    last,
+                    max_entries=_READ_ENTRIES,
+                )
             )
-        )
+        except (Invalid, PositionTrimmed):  # there are other lanes now, or others worked this one
+            self._lanes.lose(lane)
+            self._lanes.hasten()
+            return 0
         lane.worked = lane.worked or bool(entries)
         for number, entry in enumerate(entries, 1):
             queue.add(priority, entry)
@@ -365,6 +380,7 @@ class Worker:
             await asyncio.wait(tasks, timeout=30)
         with suppress(TrunklineError, OSError):
             await self._acknowledge()
+        with suppress(TrunklineError, OSError):
             await self._lanes.leave(process)
         self._lanes.clear()
         await self._downstream.close()

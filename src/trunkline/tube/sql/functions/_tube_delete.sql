@@ -13,7 +13,12 @@ begin
     perform trunkline._raise('TL409', format('a table was attached to tube "%s" meanwhile.', tube.tube), 'Drop it again.');
   end if;
   perform trunkline._tube_lanes_end(present);
-  delete from trunkline.owner o where o.resource like format('tube:%s:%%', tube.tube_id);
+  -- the highest epoch is remembered for a day, for a tube of the same name: see _tube_lanes_begin()
+  with gone as (delete from trunkline.owner o where o.resource like format('tube:%s:%%', tube.tube_id) returning o.epoch)
+  insert into trunkline.owner as o (resource, epoch, since)
+  select 'gone:tube:' || present.tube, max(g.epoch), clock_timestamp() from gone g having count(*) > 0
+  on conflict on constraint owner_pkey do update set epoch = greatest(o.epoch, excluded.epoch), since = excluded.since;
+  delete from trunkline.owner o where starts_with(o.resource, 'gone:') and o.since < clock_timestamp() - interval '1 day';
   delete from trunkline.party p where p.party = format('tube:%s', tube.tube_id);
   delete from trunkline.tube t where t.tube_id = tube.tube_id;
 end $$;

@@ -1,5 +1,5 @@
-/* End the lanes of a tube whose number changes: workers are fenced.  Owners stay with a higher epoch: lanes of
-   the same number may come back, and those who worked them must not be taken for the new ones.  Returns the lowest
+/* End the lanes of a tube whose number changes: workers are fenced.  Owners stay with a higher epoch, above
+   which those of the next lanes begin.  Returns the lowest
    position that all are done with; from there the new lanes begin, so that some entries are delivered again. */
 create or replace function trunkline._tube_lanes_end(tube trunkline.tube)
 returns bigint language plpgsql as $$

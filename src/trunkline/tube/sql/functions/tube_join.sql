@@ -14,10 +14,13 @@ begin
   select jsonb_agg(s) into shares
     from trunkline._party_share(format('tube:%s', present.tube_id),
            array(select trunkline._tube_resource(present, g) from generate_series(0, present.lanes - 1) g), process, member) s;
-  -- a statement of its own: a hand-over may have waited for an acknowledgement, which this one sees
+  -- a statement of its own: a hand-over may have waited for an acknowledgement, which this one sees, or for a change of
+  -- the lanes, after which those of before have no position
   return query
-    select s.place - 1, present.lanes, s.epoch, trunkline._tube_position(present, s.place - 1, 0), trunkline._tube_position(present, s.place - 1, 1), s.surplus
+    select s.place - 1, present.lanes, s.epoch, p.live, p.back, s.surplus
       from jsonb_to_recordset(shares) s (place int, epoch bigint, surplus boolean)
+      cross join lateral (select trunkline._tube_position(present, s.place - 1, 0) as live, trunkline._tube_position(present, s.place - 1, 1) as back) p
+     where p.live is not null and p.back is not null
      order by s.place;
 end $$;
 comment on function trunkline.tube_join(text, uuid, text) is 'Take part in working a tube: the lanes that are yours, with epoch and positions.';
