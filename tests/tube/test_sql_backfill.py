@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.fixtures.asking import Session, ask, call, column, refused
 from tests.tube.sql_steps import (
+    ORDERS,
     TUBE,
     Reader,
     attach,
@@ -396,3 +397,69 @@ def test_a_new_unfinished_life_of_the_table_does_not_stop_other_backfills(
         step(session, broken)
     assert "total" in str(caught.value)
     finish(session, sound)
+
+
+@pytest.mark.parametrize("emitted", [5, 10])
+def test_a_backfill_begins_anew_when_the_key_becomes_another(
+    session: Session, feed: Reader, emitted: int
+) -> None:
+    session.execute("alter table orders alter total set not null")
+    session.execute("insert into orders select g, 'new', 0, 100 - g from generate_series(1, 10) g")
+    backfill = schedule(session, relation="orders", chunk=5)
+    for _ in range(0, emitted + 1, 5):
+        step(session, backfill)
+    feed.new()
+    attach(session, key_columns=["total"])
+    finish(session, backfill)
+    assert feed.keys() == [str(n) for n in range(90, 100)]
+
+
+@pytest.mark.parametrize("of_the_tube", [True, False])
+def test_a_backfill_begins_anew_when_the_condition_becomes_another(
+    session: Session, feed: Reader, of_the_tube: bool
+) -> None:
+    attach(session, condition="id > 8")
+    session.execute(FILL, [1, 10])
+    backfill = schedule(session, relation="orders", chunk=5)
+    step(session, backfill)
+    feed.new()
+    if of_the_tube:
+        ensure(session, condition="id < 10")
+    else:
+        attach(session, condition="")
+    assert schedule(session, relation="orders") == backfill
+    finish(session, backfill)
+    assert len(feed.keys()) == (1 if of_the_tube else 10)
+    assert status(session, backfill)["keys_done"] == (1 if of_the_tube else 10)
+
+
+def test_a_restored_backfill_waits_for_no_transaction_of_the_server_before(
+    two_sessions: TwoSessions,
+) -> None:
+    """Its numbers may be far above those of this one."""
+    session = two_sessions.watcher
+    session.execute(ORDERS)
+    ensure(session)
+    attach(session)
+    backfill = schedule(session, relation="orders")
+    step(session, backfill)
+    session.execute("update trunkline.tube_backfill set start_xid = '9000000000'")
+    session.execute("update trunkline.incarnation set system_identifier = 1")
+    finish(session, backfill)
+
+
+def test_a_table_is_attached_otherwise_once_those_who_write_to_it_are_done(
+    two_sessions: TwoSessions,
+) -> None:
+    """Else a backfill that follows could miss what they commit in the shard of before."""
+    a, b, watcher = two_sessions.a, two_sessions.b, two_sessions.watcher
+    watcher.execute(ORDERS)
+    ensure(watcher)
+    attach(watcher, shard="1")
+    a.execute("insert into orders values (1)")
+    watcher.execute("select trunkline.config_set('tube.attach_patience', '0')")
+    with refused("TL409"):
+        attach(b, shard="2")
+    b.rollback()
+    a.commit()
+    attach(b, shard="2")

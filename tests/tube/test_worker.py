@@ -370,6 +370,8 @@ async def test_the_runner_notices_new_changed_and_removed_downstreams(tl: Platfo
         await eventually(lambda: _count(tl, "first", 1), also=(trunkline.NotFound,))
         await tl.tube.downstream("items", "postgres", {"table": "second"})
         await runner.run_once()
+        await asyncio.wait_for(runner.wake.wait(), 10)
+        await runner.run_once()
         await execute(tl, "insert into item values (2, 'b')")
         await tl.tube.tick()
         await eventually(lambda: _count(tl, "second", 1), also=(trunkline.NotFound,))

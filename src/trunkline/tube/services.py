@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core import telemetry
-from trunkline.core.errors import Invalid, TrunklineError
+from trunkline.core.errors import Invalid, TrunklineError, Unavailable
 from trunkline.core.quiet import Quiet
 from trunkline.core.service import Service
 from trunkline.tube import calls
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 logger = telemetry.get_logger(__name__)
 
+_FAILED_REST = 10.0  # seconds until a backfill that failed is tried again
+_STOP_WITHIN = 60.0  # seconds for batches under way when the service ends
 _PACE_OPTIONS = frozenset(Pace.__dataclass_fields__)
 
 
@@ -51,12 +54,25 @@ class Backfiller(Service):
 
     def __init__(self, db: AsyncDb):
         self._db = db
+        self._rests_until: dict[int, float] = {}
 
     async def run_once(self) -> int:
         more = 0
         for backfill in await self._db.run(calls.backfill_status()):
-            if backfill.status in {"running", "finishing"}:
-                more += await self._db.run(calls.backfill_step(backfill.backfill))
+            number = backfill.backfill
+            if backfill.status not in {"running", "finishing"}:
+                continue
+            if time.monotonic() < self._rests_until.get(number, 0.0):
+                continue
+            try:
+                more += await self._db.run(calls.backfill_step(number))
+            except Unavailable:
+                raise
+            except TrunklineError as error:  # its table or order: that of the others is sound
+                self._rests_until[number] = time.monotonic() + _FAILED_REST
+                logger.warning(
+                    "backfill failed", tube=backfill.tube, backfill=number, error=str(error)
+                )
         return more
 
 
@@ -80,23 +96,31 @@ class TubeRunner(Service):
         self._lease = lease
         self._listener = listener
         self._running: dict[str, Running] = {}
+        self._ending: dict[str, asyncio.Task[None]] = {}
         self._refused: dict[str, DownstreamRow] = {}
 
     async def run_once(self) -> int:
         wanted = {row.tube: row for row in await self._db.run(calls.downstreams())}
-        changed = 0
-        for tube, running in list(self._running.items()):
-            if wanted.get(tube) != running.row or running.task.done():
-                await self._stop(tube)
-                changed += 1
+        ended = [
+            tube
+            for tube, running in self._running.items()
+            if wanted.get(tube) != running.row or running.task.done()
+        ]
+        for tube in ended:
+            self._end(tube)
+        changed = len(ended)
         for tube, row in wanted.items():
-            if tube not in self._running and self._refused.get(tube) != row:
+            if tube in self._running or tube in self._ending:  # which would take its lanes along
+                continue
+            if self._refused.get(tube) != row:
                 changed += self._start(row)
         return changed
 
     async def close(self) -> None:
         for tube in list(self._running):
-            await self._stop(tube)
+            self._end(tube)
+        if self._ending:
+            await asyncio.wait(self._ending.values(), timeout=_STOP_WITHIN)
 
     def _start(self, row: DownstreamRow) -> int:
         try:
@@ -111,14 +135,21 @@ class TubeRunner(Service):
         logger.info("tube started", tube=row.tube, downstream=row.kind)
         return 1
 
-    async def _stop(self, tube: str) -> None:
+    def _end(self, tube: str) -> None:
+        """Stop working a tube; nobody waits for it."""
         running = self._running.pop(tube)
         running.stop.set()
-        await asyncio.wait({running.task}, timeout=60)
-        if running.task.done() and not running.task.cancelled():
-            error = running.task.exception()
-            if error is not None:
+        self._ending[tube] = asyncio.create_task(self._ended(running), name=f"end tube {tube}")
+
+    async def _ended(self, running: Running) -> None:
+        tube = running.row.tube
+        try:
+            await asyncio.wait({running.task})
+            if not running.task.cancelled() and (error := running.task.exception()):
                 logger.error("tube failed", tube=tube, error=telemetry.redact(str(error)))
+        finally:
+            del self._ending[tube]
+            self.wake.set()  # it may be wanted with another downstream
 
 
 def worker_for(db: AsyncDb, lease: ProcessLease, listener: Listener, row: DownstreamRow) -> Worker:

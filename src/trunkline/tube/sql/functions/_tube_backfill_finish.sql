@@ -5,8 +5,10 @@ returns boolean language plpgsql security definer set search_path = pg_catalog, 
 declare
   attached trunkline.tube_table := trunkline._tube_attachment(work.attachment);
 begin
-  -- not the xmax of a snapshot: the newest of the open transactions is not below it
-  if pg_snapshot_xmin(pg_current_snapshot()) <= work.start_xid then
+  -- not the xmax of a snapshot: the newest of the open transactions is not below it.  Of transactions of another server,
+  -- from which this database was restored, none is open
+  if pg_snapshot_xmin(pg_current_snapshot()) <= work.start_xid
+     and trunkline._xid_space() = (select i.xid_space from trunkline.incarnation i where i.incarnation = work.start_incarnation) then
     -- xids of sessions have 32 bits: those that are in this snapshot and older than the start are meant
     update trunkline.tube_backfill b set stepped_at = clock_timestamp(), waits_for = coalesce((
       select string_agg(w.name, ', ') from (

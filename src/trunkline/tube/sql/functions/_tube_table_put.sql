@@ -1,5 +1,6 @@
 /* Make or change the row of an attachment.  Its name stays: documents downstream are kept under it.  When rows move
-   to another shard, the documents in the shards of before are looked at again. */
+   to another shard, the documents in the shards of before are looked at again.  A backfill that is under way begins anew
+   when keys, shards or the condition change. */
 create or replace function trunkline._tube_table_put(wanted trunkline.tube_table)
 returns trunkline.tube_table language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -16,6 +17,10 @@ begin
   returning * into stored;
   if before.attachment is not null and (before.shard, before.shard_expression) is distinct from (stored.shard, stored.shard_expression) then
     perform trunkline._tube_put_control(before, 'truncate', null, 0);
+  end if;
+  if (before.key_columns, before.key_types, before.shard, before.shard_expression, before.condition)
+     is distinct from (stored.key_columns, stored.key_types, stored.shard, stored.shard_expression, stored.condition) then
+    perform trunkline._tube_backfill_restart(stored.attachment);
   end if;
   return stored;
 end $$;

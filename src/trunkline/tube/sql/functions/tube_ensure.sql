@@ -1,7 +1,7 @@
 /* Make a tube, or change its lanes and condition; what is NULL stays as it is, a condition of '' means none.
    The condition is a boolean expression over the columns of the attached tables; it runs with the rights of whoever
    writes.  Takes no lock on a table; the same call again takes none at all.  A new condition is not applied to rows
-   that did not change: schedule a backfill.  Errors: TL422. */
+   that did not change: schedule a backfill; one that is under way begins anew.  Errors: TL422. */
 create or replace function trunkline.tube_ensure(tube text, lanes int default null, condition text default null)
 returns trunkline.tube language plpgsql as $$
 declare
@@ -16,6 +16,7 @@ begin
     for attached in select a.* from trunkline._tube_tables(present.tube_id) a loop
       perform trunkline._hook_check_expression(attached.relation, present.condition, 'boolean');
       perform trunkline._tube_generate(attached);
+      perform trunkline._tube_backfill_restart(attached.attachment);
       raise notice 'tube "%": the new condition counts from now on; for rows that are there schedule a backfill', tube;
     end loop;
   end if;
