@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
 import pytest
 from deltalake import DeltaTable
 
 import trunkline
-from trunkline.core.errors import Conflict, Invalid, NotFound
+from trunkline.core.errors import Conflict, Invalid, LeaseLost, NotFound
 from trunkline.spark import audit, backfill, sync
-from trunkline.spark.jobs.sync import most_keys
+from trunkline.spark.jobs.job import silent
+from trunkline.spark.jobs.sync import Sync, most_keys
 from trunkline.spark.tube_lanes import Lanes
 from trunkline.testing import wait_until
 
@@ -233,6 +234,59 @@ def test_one_table_of_several_is_not_synced_while_the_others_are_acknowledged(
     tl.tube.attach("lake", "app.customers")
     with pytest.raises(Invalid, match="1 more tables, whose changes would be taken for done"):
         sync(spark, "lake", "table:app.copy", relation="app.orders", dsn=dsn, once=True)
+
+
+@pytest.fixture
+def job(dsn: str, tl: SyncPlatform) -> Iterator[Sync]:
+    """A sync whose rounds need no Spark."""
+    assert tl
+    made = Sync(cast("Any", None), "lake", lambda _rows, _batch: None, None, dsn, None, 1)
+    made._round = lambda _work: None  # type: ignore[method-assign]
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "create table app.late (id int primary key);"
+        " select trunkline.tube_attach('lake', 'app.late'); insert into app.late values (1)",
+        "alter table app.orders rename to renamed; insert into app.renamed values (1, 'a')",
+        "select trunkline.tube_attach('lake', 'app.orders', key_columns => '{customer}');"
+        " insert into app.orders values (1, 'a')",
+    ],
+)
+def test_a_table_that_came_while_a_sync_ran_is_not_taken_for_done(
+    dsn: str, tl: SyncPlatform, job: Sync, change: str
+) -> None:
+    run(dsn, change)
+    with pytest.raises(Conflict, match="Start it again"):
+        job.run(once=True, progress=silent, stop=Event())
+    assert sum(row.live_entries for row in tl.tube.stats("lake")) > 0
+
+
+def test_a_sync_knows_the_condition_as_it_is_and_leaves_detached_tables_alone(
+    dsn: str, tl: SyncPlatform, job: Sync
+) -> None:
+    """Else what it collects after a backfill would be told by the condition of before."""
+    tl.tube.attach("lake", "app.orders", condition="id > 5")
+    run(dsn, FILL.format(first=1, last=9))
+    assert job.run(once=True, progress=silent, stop=Event()).rounds == 1
+    assert [table.condition for table in job._tables.values()] == ["(id > 5\n)"]
+    run(dsn, FILL.format(first=10, last=19))
+    tl.tube.detach("lake", "app.orders")
+    assert job.run(once=True, progress=silent, stop=Event()).rounds == 1
+    assert sum(row.live_entries for row in tl.tube.stats("lake")) == 0
+
+
+def test_a_sync_does_not_go_on_behind_the_end_of_a_server_that_fell_back(
+    dsn: str, job: Sync
+) -> None:
+    run(dsn, FILL.format(first=1, last=2))
+    job.run(once=True, progress=silent, stop=Event())
+    run(dsn, "delete from trunkline.tick where sequence = 'tube_entry'")
+    with pytest.raises(LeaseLost, match="fell back"):
+        job.run(once=True, progress=silent, stop=Event())
 
 
 def test_a_table_that_was_renamed_is_still_followed(

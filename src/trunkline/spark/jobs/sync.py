@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
-from trunkline.core.errors import Invalid, Unavailable
+from trunkline.core.errors import Conflict, Invalid, LeaseLost, Unavailable
 from trunkline.spark import calls as spark_calls
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.arrivals import Arrivals
@@ -30,7 +30,7 @@ from trunkline.spark.tube_rows import DELETED, Span
 from trunkline.tube import calls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -66,6 +66,11 @@ class Round:
     keys: Counter[str] = field(default_factory=Counter)
     collect: set[str] = field(default_factory=set)
     marks: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def keep(self, tables: Container[str]) -> None:
+        """Leave out tables that are detached, and those without keys."""
+        self.keys = Counter({name: n for name, n in self.keys.items() if n and name in tables})
+        self.collect = {name for name in self.collect if name in tables}
 
 
 def sync(
@@ -182,6 +187,9 @@ class Sync:
         """One round, if something waits; whether everything up to ``final`` (or now) is done."""
         head = self._head() if final is None else final
         work = self._look(head)
+        if work.spans:
+            self._refresh()
+            work.keep(self._tables)
         if work.keys or work.collect:
             keys = sum(work.keys.values())
             progress(self._done.keys, None, f"{self._tube}: {keys} keys to {self._names()}")
@@ -208,7 +216,13 @@ class Sync:
         for place, ((lane, priority), up_to) in enumerate(marks):
             most = max(100, left // (len(marks) - place))
             work.marks[lane, priority] = up_to
-            if up_to >= head:
+            if up_to > head:
+                raise LeaseLost(
+                    f"position {up_to} is done, and {head} is the last that there is: the server"
+                    " fell back.",
+                    hint="Start it again.",
+                )
+            if up_to == head:
                 continue
             entries = self._db.run(
                 calls.outline(self._tube, lane, priority, up_to + 1, head, max_entries=most)
@@ -219,13 +233,29 @@ class Sync:
             if entries:
                 work.spans.append(Span(lane, priority, up_to + 1, last))
             for entry in entries:
-                if entry.relation not in self._tables:
-                    continue  # touched by hand without a table, or of one that is detached
+                if entry.relation is None:
+                    continue  # touched by hand without a table
                 work.keys[entry.relation] += entry.keys
                 if entry.control in ("truncate", "backfill_end"):
                     work.collect.add(entry.relation)
-        work.keys = +work.keys
         return work
+
+    def _refresh(self) -> None:
+        """See the tables as they are now, after what is to be done was looked at.
+
+        What is written to a table that came since would be taken for done, and rows of other keys
+        do not fit a target: `Conflict`. Conditions may change, and a table may be detached.
+        """
+        present = {table.relation: table for table in tube_rows.tables(self._dsn, self._tube)}
+        for relation, table in present.items():
+            before = self._tables.get(relation)
+            if before is None or before.key_columns != table.key_columns:
+                raise Conflict(
+                    f'table {relation} was attached to tube "{self._tube}", renamed or given'
+                    " another key while the sync ran.",
+                    hint="Start it again: nothing of it was taken for done.",
+                )
+        self._tables = present
 
     def _round(self, work: Round) -> None:
         for relation, keys in work.keys.items():
