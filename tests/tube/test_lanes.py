@@ -81,7 +81,8 @@ async def test_positions_that_are_given_out_again_are_read_again(tl: Platform) -
             tl,
             "delete from trunkline.tick where sequence = 'tube_entry';"
             " update trunkline.cursor set up_to = 0;"
-            " truncate trunkline.tube_entry",
+            " truncate trunkline.tube_entry;"
+            " update trunkline.incarnation set timeline = timeline + 7",
         )
         await execute(tl, "insert into item values (5)")
         await tl.tube.tick()

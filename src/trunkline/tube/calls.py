@@ -16,6 +16,7 @@ from trunkline.tube.models import (
     Listed,
     Outline,
     Parked,
+    Reach,
     Tube,
     Version,
 )
@@ -162,6 +163,11 @@ def flush() -> Call[int]:
 def head() -> Call[int]:
     """The highest position that is numbered."""
     return Call("tube_head", {}, scalar, safe_to_repeat=True)
+
+
+def reach() -> Call[Reach]:
+    """The life of the server, and the highest position that is numbered in it."""
+    return Call("_tube_reach", {}, one(Reach), safe_to_repeat=True)
 
 
 def read(

@@ -100,8 +100,8 @@ class Lanes:
             await self.acknowledge()
             await self._db.run(calls.leave(self._tube, process, member=self._member, lanes=leaving))
             for number in leaving:
-                if lane := self._ours.pop(number, None):
-                    lane.lost = True
+                if given := self._ours.pop(number, None):
+                    given.lost = True
 
     async def acknowledge(self) -> None:
         """Say what is done of each."""

@@ -58,6 +58,14 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """How far positions are given out in this life of the server."""
+
+    incarnation: int
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """What a downstream is to make true of one key: this document, or none."""
 

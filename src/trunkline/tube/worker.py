@@ -84,6 +84,7 @@ class Worker:
         self._sending = False
         self._delivered = 0
         self._turn = 0
+        self._incarnation: int | None = None
         self._woken = asyncio.Event()
         self._garbage = Garbage(
             db, downstream, tube=tube, queue_keys=self._pace.queue_keys, tell=self._woken.set
@@ -197,7 +198,12 @@ class Worker:
         roomy = [lane for lane in self._lanes if self._has_room(lane)]
         if self._lanes and not roomy:
             return 0
-        head = await self._db.run(calls.head())
+        reach = await self._db.run(calls.reach())
+        if self._incarnation not in {None, reach.incarnation}:
+            self._lanes.clear()  # what we read after may have been given out again
+            self._lanes.hasten()
+            roomy = []
+        self._incarnation = reach.incarnation
         came = 0
         for lane in roomy:
             for priority in (LIVE, BACKFILL):
@@ -205,7 +211,7 @@ class Worker:
                     continue
                 if priority == BACKFILL and self._pace.exclude_backfill:
                     continue
-                came += await self._read_lane(lane, priority, head)
+                came += await self._read_lane(lane, priority, reach.head)
         return came
 
     def _has_room(self, lane: Lane) -> bool:
@@ -214,9 +220,6 @@ class Worker:
     async def _read_lane(self, lane: Lane, priority: int, head: int) -> int:
         queue = lane.queue
         first = queue.read_up_to[priority] + 1
-        if first > head + 1:  # the server fell back: these positions are given out again
-            self._lanes.lose(lane)
-            self._lanes.hasten()
         if lane.lost or first > head:
             return 0
         last = min(head, first + _READ_POSITIONS)  # others' entries lie between ours

@@ -133,7 +133,7 @@ class _Comparison:
         repaired: set[str] = set()
         while keys and time.monotonic() < give_up:
             if repair and not set(keys) <= repaired:
-                self._db.run(calls.touch(self._tube, self._table.relation, list(keys)))
+                self._touch(list(keys))
                 repaired |= set(keys)
             waiting = self._deliver()
             again, left = self._compare(keys)
@@ -145,6 +145,11 @@ class _Comparison:
                 time.sleep(_PAUSE)
         report.repaired = len(repaired - set(keys))
         return report
+
+    def _touch(self, keys: Sequence[str]) -> None:
+        """Have the rows behind keys brought down; a sync finds them in whatever shard they are."""
+        shard = 0 if self._table.moves else None
+        self._db.run(calls.touch(self._tube, self._table.relation, keys, shard=shard))
 
     def _settle(self, report: Audit, again: Audit) -> None:
         report.missing, report.extra = again.missing, again.extra
@@ -237,10 +242,24 @@ class _Comparison:
         """The key as tubes write it: the text of one column, or a JSON array of several."""
         from pyspark.sql import functions as f
 
-        texts = [f.col(f"`{name}`").cast("string") for name in self._table.key_columns]
+        texts = [self._text(name) for name in self._table.key_columns]
         if len(texts) == 1:
             return texts[0]
         return f.to_json(f.array(*texts))
+
+    def _text(self, name: str) -> Column:
+        """A column as a text that the server reads as the same value, whatever its time zone is."""
+        from pyspark.sql import functions as f
+        from pyspark.sql import types as t
+
+        column = f.col(f"`{name}`")
+        kind = self._origin.schema[name].dataType
+        if isinstance(kind, t.TimestampType):
+            column = f.to_utc_timestamp(column, f.current_timezone())
+            return f.concat(column.cast("string"), f.lit("+00"))
+        if isinstance(kind, t.BinaryType):
+            return f.concat(f.lit("\\x"), f.lower(f.hex(column)))
+        return column.cast("string")
 
 
 def _buckets(rows: DataFrame) -> DataFrame:

@@ -156,6 +156,7 @@ class Sync:
         )
         self._done = Synced()
         self._lanes = Lanes(dsn, tube, name="spark sync")
+        self._incarnation = self._db.run(calls.reach()).incarnation
         self._arrivals = Arrivals(dsn, ["tube:"])
 
     def close(self) -> None:
@@ -187,6 +188,11 @@ class Sync:
         """One round, if something waits; whether everything up to ``final`` (or now) is done."""
         head = self._head() if final is None else final
         work = self._look(head)
+        if self._db.run(calls.reach()).incarnation != self._incarnation:
+            raise LeaseLost(
+                "the server was restored or failed over: positions may have been given out again.",
+                hint="Start it again.",
+            )
         if work.spans:
             self._refresh()
             work.keep(self._tables)
@@ -216,13 +222,7 @@ class Sync:
         for place, ((lane, priority), up_to) in enumerate(marks):
             most = max(100, left // (len(marks) - place))
             work.marks[lane, priority] = up_to
-            if up_to > head:
-                raise LeaseLost(
-                    f"position {up_to} is done, and {head} is the last that there is: the server"
-                    " fell back.",
-                    hint="Start it again.",
-                )
-            if up_to == head:
+            if up_to >= head:
                 continue
             entries = self._db.run(
                 calls.outline(self._tube, lane, priority, up_to + 1, head, max_entries=most)
