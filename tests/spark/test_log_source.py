@@ -7,10 +7,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import trunkline
-from trunkline.core.errors import Invalid
+from trunkline.core.errors import Invalid, PositionTrimmed
 from trunkline.spark import register
+from trunkline.spark.log_source import LogSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,6 +135,28 @@ def test_a_stream_whose_offsets_left_with_retention_fails_or_goes_on_as_it_was_t
         drained(streaming(spark, dsn), tmp_path / "checkpoint", seen)
     drained(streaming(spark, dsn, failOnDataLoss="false"), tmp_path / "checkpoint", seen)
     assert [bytes(row.value) for row in seen] == [b"first", *[b"kept"] * 5]
+
+
+def test_a_topic_that_was_made_anew_is_not_skipped_up_to_the_checkpoint(
+    dsn: str, tl: SyncPlatform, orders: list[bytes]
+) -> None:
+    assert orders
+    given = {"dsn": dsn, "subscribe": "orders", "startingOffsets": "latest"}
+    source = LogSource(given)
+    strict = source.streamReader(source.schema())
+    start = strict.initialOffset()
+    tl.log.delete("orders")
+    tl.log.create("orders", partitions=2)
+    tl.log.append("orders", [b"new"] * 3, partition=0)
+    with pytest.raises(PositionTrimmed, match="made anew"):
+        strict.latestOffset(start, ReadAllAvailable())
+    strict.stop()
+    source = LogSource({**given, "failOnDataLoss": "false"})
+    lenient = source.streamReader(source.schema())
+    end = lenient.latestOffset(start, ReadAllAvailable())
+    parts = lenient.partitions(start, end)
+    lenient.stop()
+    assert [(part.read.first, part.read.last) for part in parts] == [(1, 3)]  # type: ignore[attr-defined]
 
 
 def test_a_checkpoint_of_another_history_is_refused_with_the_cut(

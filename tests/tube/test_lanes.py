@@ -155,3 +155,26 @@ async def test_garbage_of_a_lane_that_was_lost_is_left_to_its_next_owner(tl: Pla
     await eventually(lambda: len(lane.queue) == 2)
     lane.lost = True
     await asyncio.wait_for(collecting, 5)
+
+
+async def test_keys_touched_all_the_time_do_not_fill_the_memory_while_nothing_is_delivered(
+    tl: Platform,
+) -> None:
+    shelf = Shelf()
+    shelf.gate.clear()
+    worker = tl.tube.worker("items", shelf, pace=Pace(queue_keys=5, poll_interval=0.02))
+    await execute(
+        tl,
+        "insert into item values (2);"
+        " select trunkline.tube_touch('items', 'item', '{2}', shard => 0)"
+        " from generate_series(1, 1000)",
+    )
+    await tl.tube.tick()
+    async with running(worker):
+        await eventually(lambda: any(lane.queue.entries >= 50 for lane in worker._lanes))
+        for _ in range(20):
+            await worker._read()
+        assert max(lane.queue.entries for lane in worker._lanes) <= 250
+        shelf.gate.set()
+        await eventually(lambda: nothing_waits(tl))
+    assert shelf.keys == ["2"]

@@ -350,6 +350,11 @@ KEYS: list[tuple[str, list[Any]]] = [
     ("bytea", [b"\x00\xff\\"]),
     ("boolean", [True]),
     ("inet", ["10.0.0.1/24"]),
+    ("float8", [0.1, "NaN", "-Infinity", 1e300]),
+    ("interval", ["1 day 02:03:04"]),
+    ("int4range", ["[1,5)"]),
+    ("text[]", [["a", 'b "c"', "{d}"], []]),
+    ("jsonb", ['"a"', '{"a": [1, null]}', "null"]),
 ]
 
 

@@ -300,7 +300,7 @@ class LogStreamReader(
             if not _news(begin.next, ends) and self._final is None:
                 self._wait()
                 ends = self._ends()
-            begin = self._this_life(begin, ends)
+            begin = self._within(self._this_life(begin, ends), ends)
             tips = _tips(ends)
             self._newest = _positions(ends, tips)
             if self._final is not None:
@@ -319,6 +319,7 @@ class LogStreamReader(
             begin, stop = Positions.from_json(start), Positions.from_json(end)
             ends = self._ends()
             self._this_life(stop, ends)
+            begin = self._within(begin, ends)
             ranges = [
                 self._there(Range(*place, begin.next.get(place, 1), until - 1), ends.get(place))
                 for place, until in stop.next.items()
@@ -353,6 +354,26 @@ class LogStreamReader(
                 )
         self._trusted = noted.incarnation
         return noted
+
+    def _within(self, noted: Positions, ends: Mapping[Place, Ends]) -> Positions:
+        """Positions behind the end of a partition are refused, or it is read from its beginning."""
+        ahead = {
+            place: offset
+            for place, offset in noted.next.items()
+            if place in ends and offset > ends[place].last_offset + 1
+        }
+        for (topic, partition), offset in ahead.items():
+            end = ends[topic, partition]
+            if self._options.fail_on_data_loss:
+                raise PositionTrimmed(
+                    f'the next offset of partition {partition} of "{topic}" is'
+                    f" {end.last_offset + 1}, the checkpoint goes on at {offset}.",
+                    hint="The topic was deleted and made anew. Start with a new checkpoint, or with"
+                    " option failOnDataLoss=false, which reads it from its beginning.",
+                )
+            logger.warning("topic was made anew", topic=topic, partition=partition, asked=offset)
+        again = {place: ends[place].first_offset for place in ahead}
+        return Positions(noted.incarnation, {**noted.next, **again})
 
     def _note_progress(self, done: Positions) -> None:
         """Show the lag under the group; Spark's own commit comes late, and never for the last."""

@@ -10,7 +10,8 @@ class Pace:
     """How a worker goes about it.
 
     ``batch`` keys go out together, four times as many where rows and documents are in one
-    database. Memory is bounded per lane by ``queue_keys`` plus what one read brings (200 entries).
+    database. Memory is bounded per lane by ``queue_keys``, ten times as many entries that touched
+    them, and what one read brings (200 entries).
     """
 
     batch: int = 1_000

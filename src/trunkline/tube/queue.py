@@ -31,13 +31,19 @@ class Pending:
     op: str
     payload: Any
     priority: int
-    places: tuple[Place, ...]
+    places: tuple[Place, ...] | list[Place]
     attempts: int = 0
 
     def touch(self) -> Touch:
         """The key as enrichment functions see it."""
         attachment, shard, key = self.id
         return Touch(attachment, self.relation, shard, key, self.op, self.payload)
+
+    def count_for(self, places: Iterable[Place]) -> None:
+        """Its delivery is that of further places too; a hot key gets many, one by one."""
+        if isinstance(self.places, tuple):  # which all keys of its entry share
+            self.places = list(self.places)
+        self.places.extend(places)
 
     def heed(self, later: Pending) -> None:
         """Of several touches the last live one tells operation and payload, else the last."""
@@ -62,6 +68,11 @@ class LaneQueue:
     def __len__(self) -> int:
         waiting = len(self._waiting[LIVE]) + len(self._waiting[BACKFILL])
         return waiting + len(self._flying) + len(self._delayed)
+
+    @property
+    def entries(self) -> int:
+        """Entries that are not done; more than keys, where a few keys are touched all the time."""
+        return len(self._open[LIVE]) + len(self._open[BACKFILL])
 
     @property
     def in_flight(self) -> int:
@@ -127,7 +138,7 @@ class LaneQueue:
         """A key was not delivered; it comes back at a time, with what touched it meanwhile."""
         del self._flying[pending.id]
         if again := self._again.pop(pending.id, None):
-            pending.places += again.places
+            pending.count_for(again.places)
             pending.heed(again)
             pending.priority = min(pending.priority, again.priority)
         self._delayed[pending.id] = pending
@@ -159,7 +170,7 @@ class LaneQueue:
         if pending is None:
             return self._enqueue(wanted)
         if pending is not wanted:
-            pending.places += wanted.places
+            pending.count_for(wanted.places)
             if wanted.priority < pending.priority:
                 self._hasten(pending)
         return pending

@@ -49,6 +49,7 @@ _READ_ENTRIES = 200
 _SEND_EVERY = 16  # entries: what is queued goes out while the rest of a read is being queued
 _ACK_EVERY = 0.1  # seconds, while batches are in flight
 _READ_POSITIONS = 20_000
+_ENTRIES_PER_KEY = 10  # that a queue holds while keys are touched again before they are delivered
 _TROUBLE = (Unavailable, OSError, TimeoutError)
 
 
@@ -215,7 +216,12 @@ class Worker:
         return came
 
     def _has_room(self, lane: Lane) -> bool:
-        return not lane.surplus and len(lane.queue) < self._pace.queue_keys
+        most = self._pace.queue_keys
+        return (
+            not lane.surplus
+            and len(lane.queue) < most
+            and lane.queue.entries < _ENTRIES_PER_KEY * most
+        )
 
     async def _read_lane(self, lane: Lane, priority: int, head: int) -> int:
         queue = lane.queue
