@@ -24,8 +24,10 @@ begin
            l.positions[p.done + 1 : p.until] as positions, l.subscriptions[p.done + 1 : p.until] as subscriptions
       from numbered l
      cross join lateral (
-       select b.done, lead(b.done, 1, l.n) over (order by b.done) as until
-         from (select distinct width_bucket(l.positions[g.place] - 1, l.positions) as done from generate_series(1, l.n, 1000) g (place)) b) p),
+       select 0 as done, l.n as until where l.n <= 1000
+       union all
+       select b.done, lead(b.done, 1, l.n) over (order by b.done)
+         from (select distinct width_bucket(l.positions[g.place] - 1, l.positions) as done from generate_series(1, l.n, 1000) g (place) where l.n > 1000) b) p),
   written as (
     insert into trunkline.delivery (slot, group_id, lane, first, n, lowest, positions, subscriptions, at)
     select (select r.current from trunkline.ring r where r.ring = 'delivery'), p.group_id, p.lane,
