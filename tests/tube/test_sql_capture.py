@@ -785,6 +785,26 @@ def test_a_table_that_became_a_part_of_another_has_a_gap(session: Session) -> No
     assert gaps(session) == 1
 
 
+@pytest.mark.parametrize("state", ["disable", "enable replica"])
+def test_a_table_whose_triggers_are_disabled_has_a_gap_until_they_are_enabled(
+    session: Session, feed: Reader, state: str
+) -> None:
+    for event in ("insert", "update", "delete", "truncate"):
+        name = f"trunkline_tube_{ask(session, 'select max(attachment) from trunkline.tube_table')}"
+        session.execute(f"alter table orders {state} trigger {name}_{event}")
+    session.execute("insert into orders values (1)")
+    for _ in range(2):
+        session.execute("call trunkline.maintain()")
+    assert (feed.keys(), gaps(session)) == ([], 1)
+    assert ask(session, "select count(*) from trunkline.tube_backfill") == 0
+    session.execute("alter table orders enable trigger user")
+    session.execute("call trunkline.maintain()")
+    finish(session, ask(session, "select max(backfill) from trunkline.tube_backfill"))
+    assert (feed.keys(), gaps(session)) == (["1"], 0)
+    session.execute("call trunkline.maintain()")
+    assert gaps(session) == 0
+
+
 # Priorities
 
 

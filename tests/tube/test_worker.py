@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import trunkline
+from trunkline.core.db import AsyncDb
 from trunkline.core.errors import Unavailable
 from trunkline.testing import eventually
 from trunkline.tube.downstreams.base import Downstream, Page
@@ -454,3 +455,15 @@ async def test_more_garbage_than_the_queue_holds_is_collected_bit_by_bit(tl: Pla
     await execute(tl, "truncate item")
     await deliver(tl, worker)
     assert shelf.keys == []
+
+
+async def test_a_replica_that_is_away_leaves_the_primary(tl: Platform) -> None:
+    shelf = Shelf()
+    await execute(tl, "insert into item values (1, 'a')")
+    replica = AsyncDb("postgresql://localhost:1/nowhere", connect_timeout=1)
+    worker = tl.tube.worker("items", shelf, replica=replica, pace=HASTE)
+    try:
+        await asyncio.wait_for(deliver(tl, worker), 30)
+    finally:
+        await replica.close()
+    assert shelf.keys == ["1"]

@@ -1,7 +1,7 @@
 """Enrichment: from keys to documents, in sets.
 
 Each enricher answers with one JSON text per key, or None where the row is gone. Where it reads a
-replica it waits until that has replayed the version, and else asks the primary.
+replica it waits until that has replayed the version; one that is late or away leaves the primary.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trunkline.core.db import translated
-from trunkline.core.errors import Invalid
+from trunkline.core.errors import Invalid, Unavailable
 from trunkline.tube import calls
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Source:
             async with asyncio.timeout(_REPLICA_PATIENCE):
                 while not await self._replayed(self._replica, version):  # noqa: ASYNC110
                     await asyncio.sleep(_REPLICA_POLL)
-        except TimeoutError:
+        except (TimeoutError, Unavailable):
             return self._primary
         return self._replica
 

@@ -13,6 +13,7 @@ begin
        and exists (select from pg_class c where c.oid = a.relation)
        and not exists (select from pg_inherits i where i.inhrelid = a.relation)
        and not exists (select from trunkline._tube_untriggered(a) u)
+       and not exists (select from trunkline._tube_disabled(a) d)
        and not exists (
          select from trunkline.tube_backfill b
           where b.attachment = a.attachment

@@ -1,6 +1,6 @@
 /* A duty of maintain(): an attached table that was dropped leaves the tube; downstream its rows go as after a truncate.
    So do those of a partition that was dropped or detached.  New partitions get their triggers, one at a time.  A table
-   that became a part of another has a gap.
+   that became a part of another has a gap, and so has one whose triggers are disabled.
    Attachments that ended leave when nothing of them can be queued any more.  Returns whether there is more. */
 create or replace function trunkline.tube_tables_check()
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -22,6 +22,9 @@ begin
     if exists (select from pg_inherits i where i.inhrelid = attached.relation) then
       perform trunkline._tube_note_once(attached.attachment, format('table %s became a part of another: what is written there is not seen. Attach that one.', attached.relation));
     end if;
+    for child in select d from trunkline._tube_disabled(attached) d loop
+      perform trunkline._tube_note_once(attached.attachment, format('triggers of table %s are disabled: what is written there is not seen. Enable them.', child));
+    end loop;
     for child in select u from trunkline._tube_untriggered(attached) u loop
       if trunkline._tube_trigger_try(attached, child) then
         return true;
