@@ -833,6 +833,22 @@ async def test_events_that_have_left_before_their_deliveries_hold_up_nobody(
             await eventually(lambda: seen == ["a39"])
 
 
+async def test_of_a_batch_that_failed_only_what_has_left_is_lost(
+    app: trunkline.App, session: Session
+) -> None:
+    @app.on("orders", group="g", batch=3, retry=[3600])
+    async def handle(_events: list[Event]) -> None:
+        session.execute("delete from trunkline.event where payload = '2'")
+        raise ValueError("no")
+
+    async with running(app):
+        await publish(app, 1, 2, 3)
+        await eventually(lambda: set_aside(session) > 0)
+
+    kept = "select payload from trunkline.broker_retry order by retry"
+    assert column(session, kept) == [1, 3]
+
+
 async def test_a_retry_holds_its_event_beyond_the_retention_of_events(
     app: trunkline.App, session: Session
 ) -> None:

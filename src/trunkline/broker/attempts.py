@@ -10,6 +10,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -292,25 +293,36 @@ class Attempts:
         self, lane: Lane, events: Sequence[Delivered], result: Result, connection: Connection
     ) -> None:
         place = self._place(lane)
-        asides: list[Call[Any]] = [
-            calls.fail(
+        for failure in result.failures:
+            fail = partial(
+                calls.fail,
                 *place,
-                [event.delivery for event in failure.events],
-                failure.error or "",
+                error=failure.error or "",
                 retry_after=_interval(failure.retry_after),
             )
-            for failure in result.failures
-        ]
+            await self._set_aside(fail, failure.events, connection)
         if result.parked:
-            asides.append(calls.park(*place, [event.delivery for event in result.parked]))
-        for aside in asides:
-            try:
-                async with connection.transaction():
-                    await self._db.run(aside, on=connection)
-            except PositionTrimmed as error:
-                lost = {"group": self._handler.group, "handler": self._handler.name}
-                logger.error("events lost", error=str(error), **lost)  # noqa: TRY400 - no bug
+            await self._set_aside(partial(calls.park, *place), result.parked, connection)
         await self._db.run(calls.commit(*place, events[-1].delivery), on=connection)
+
+    async def _set_aside(
+        self,
+        aside: Callable[..., Call[Any]],
+        events: Sequence[Delivered],
+        connection: Connection,
+    ) -> None:
+        """Set events aside together; when some have left, each of the others by itself."""
+        try:
+            async with connection.transaction():
+                call = aside(deliveries=[event.delivery for event in events])
+                await self._db.run(call, on=connection)
+        except PositionTrimmed as error:
+            if len(events) > 1:
+                for event in events:
+                    await self._set_aside(aside, [event], connection)
+                return
+            lost = {"group": self._handler.group, "handler": self._handler.name}
+            logger.error("events lost", error=str(error), **lost)  # noqa: TRY400 - no bug
 
     async def _retried(
         self,
