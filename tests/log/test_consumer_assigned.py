@@ -360,6 +360,11 @@ async def test_members_share_the_partitions_and_every_message_is_read_once(tl: P
     for partition in range(5):
         await fill(tl, 5, first=1000 + 10 * partition, topic="many", partition=partition)
     await eventually(lambda: found.total() >= 125, timeout=20)
+
+    async def all_committed() -> bool:
+        return all(group.lag == 0 for group in await tl.log.lag("many"))
+
+    await eventually(all_committed)
     for member in members:
         await member.close()
     await asyncio.gather(*tasks)
