@@ -43,7 +43,16 @@ def test_a_healthy_database_passes(cli: Cli, sql: psycopg.Connection[Any]) -> No
     found = states(answer)
     found.pop("durability")  # the server of the tests is quick, not durable
     assert set(found.values()) == {"ok"}, answer.out
-    checks = {"connection", "schema", "roles", "maintenance", "leases", "sessions", "rotation"}
+    checks = {
+        "connection",
+        "isolation",
+        "schema",
+        "roles",
+        "maintenance",
+        "leases",
+        "sessions",
+        "rotation",
+    }
     assert checks <= set(found)
     assert "ok" in cli("doctor", "--table").out
 
@@ -66,6 +75,14 @@ def test_a_schema_of_somebody_else_is_no_installation(cli: Cli, bare_dsn: str) -
         connection.execute("create schema trunkline")
     answer = cli("doctor", "--dsn", bare_dsn)
     assert [row["check"] for row in answer.rows if row["state"] == "fail"] == ["schema"]
+
+
+def test_a_default_isolation_in_which_calls_are_refused_is_told(cli: Cli, dsn: str) -> None:
+    options = "-c default_transaction_isolation=repeatable\\ read"
+    found = finding(cli("doctor", "--dsn", make_conninfo(dsn, options=options)), "isolation")
+    assert found["state"] == "warn"
+    assert "repeatable read" in found["found"]
+    assert "set default_transaction_isolation = 'read committed'" in found["remedy"]
 
 
 def test_a_database_that_takes_only_reads_is_told(cli: Cli, dsn: str) -> None:

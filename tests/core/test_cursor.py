@@ -240,6 +240,21 @@ def test_a_repeatable_read_transaction_moves_a_cursor_of_its_own_time(
     assert position(session, cursor) == 6
 
 
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_a_snapshot_from_before_the_last_move_cannot_move_a_cursor(
+    session: Session, dsn: str, level: str
+) -> None:
+    cursor = ensure(session, "r")
+    move(session, cursor, 5)
+    with closing(psycopg.connect(dsn)) as old:
+        old.execute(f"set transaction isolation level {level}")
+        assert position(old, cursor) == 5
+        move(session, cursor, 9)
+        with refused("40001"):
+            move(old, cursor, 7)
+    assert position(session, cursor) == 9
+
+
 class Traffic:
     """Cursors that move while others look and turn the ring."""
 

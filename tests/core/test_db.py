@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from tests.fixtures.asking import ask, column
 from tests.fixtures.postgres import new_database
 
@@ -528,6 +529,21 @@ async def test_nothing_is_prepared_when_told_so(dsn: str, session: Session) -> N
         count: Call[int] = Call("prepared", {}, scalar)
         assert (await db.run(count) > 0) is prepare
         await db.close()
+
+
+async def test_a_session_of_ours_is_at_read_committed_whatever_the_default(
+    dsn: str, make: Callable[..., Twin], session: Session
+) -> None:
+    session.execute(
+        "create or replace function trunkline.isolation() returns text language sql as"
+        " $$select current_setting('transaction_isolation')$$"
+    )
+    isolation: Call[str] = Call("isolation", {}, scalar)
+    for default in ("repeatable read", "serializable"):
+        value = default.replace(" ", "\\ ")
+        other = make_conninfo(dsn, options=f"-c default_transaction_isolation={value}")
+        assert await make(other).run(isolation) == "read committed"
+        assert await make(other, prepare=False).run(isolation) == default
 
 
 async def test_a_large_answer_comes_whole_and_others_are_served_meanwhile(dsn: str) -> None:

@@ -113,6 +113,30 @@ def test_a_reader_reads_and_commits_and_cannot_append(session: Session, reader: 
             reader.execute(statement)
 
 
+def test_a_process_is_ended_by_who_started_it_or_by_an_admin(
+    session: Session, reader: Session, writer: Session, admin: Session
+) -> None:
+    for may in (reader, admin, session):
+        process = uuid4()
+        reader.execute("select trunkline.lease_renew(%s)", [process])
+        with refused("TL403"):
+            writer.execute("select trunkline.lease_end(%s)", [process])
+        assert column(session, "select process from trunkline.lease") == [process]
+        may.execute("select trunkline.lease_end(%s)", [process])
+        assert column(session, "select process from trunkline.lease") == []
+
+
+def test_queries_of_others_are_told_only_to_admins(
+    session: Session, reader: Session, admin: Session, dsn: str
+) -> None:
+    told = "select query from trunkline.doctor_blockers('0') where pid = %s"
+    with psycopg.connect(dsn) as other:
+        other.execute("select 'secret'")
+        pid = other.info.backend_pid
+        assert column(reader, told, [pid]) == [None]
+        assert column(admin, told, [pid]) == column(session, told, [pid]) == ["select 'secret'"]
+
+
 def test_a_writer_appends_and_reads_and_cannot_configure(writer: Session) -> None:
     writer.execute(APPEND)
     consume(writer)

@@ -281,7 +281,7 @@ async def test_appends_meet_where_transactions_keep_their_snapshot(dsn: str, tl:
         " and wait_event_type = 'Lock' and query like '%log_append_batch%'"
     )
     options = "-c default_transaction_isolation=repeatable\\ read"
-    async with trunkline.connect(make_conninfo(dsn, options=options)) as other:
+    async with trunkline.connect(make_conninfo(dsn, options=options), prepare=False) as other:
         async with tl.transaction() as holder:
             await holder.execute("select trunkline.log_append('orders', 0, array['first'::bytea])")
             second = asyncio.create_task(other.log.append("orders", "second"))

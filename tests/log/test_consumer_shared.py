@@ -466,6 +466,20 @@ async def test_offsets_that_went_back_are_read_anew(tl: Platform) -> None:
         assert await take(consumer, 6) == list(range(101, 107))
 
 
+async def test_a_topic_that_others_made_anew_is_not_read_out_of_what_was_decoded_before(
+    dsn: str, tl: Platform
+) -> None:
+    await fill(tl, 20)
+    async with share(tl, max_messages=5) as consumer, trunkline.connect(dsn) as elsewhere:
+        assert await take(consumer, 5) == [1, 2, 3, 4, 5]
+        await elsewhere.log.delete("orders")
+        await elsewhere.log.create("orders")
+        await fill(elsewhere, 20, first=101)
+        async with share(elsewhere, max_messages=5) as other:
+            assert await take(other, 5) == [101, 102, 103, 104, 105]
+        assert await take(consumer, 5) == [106, 107, 108, 109, 110]
+
+
 async def test_partitions_are_read_in_turn_and_new_ones_too(
     tl: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,20 @@ class Model:
         return {offset: value for offset, (_, value) in held if offset >= start}
 
 
+def test_a_group_is_not_behind_on_last_messages_that_left(session: Session, topic: str) -> None:
+    configure(session, log__tombstone_retention="0")
+    put(session, (b"a", b"1"), (b"b", b"2"))
+    claim(session)
+    progress = {"topic": topic, "group_name": "billing", "partitions": [0], "up_to": [2]}
+    call(session, "log_progress", **progress)
+    put(session, (b"c", b"3"), (b"c", None))
+    assert [row[2] for row in call(session, "log_lag")] == [2, 2]
+    compact(session)
+    assert [row[2] for row in call(session, "log_lag")] == [0, 0]
+    put(session, (b"d", b"5"))
+    assert [row[2] for row in call(session, "log_lag")] == [3, 3]
+
+
 @steady
 @given(work=actions, keep_tombstones=st.booleans(), most=st.integers(1, 5))
 def test_readers_from_any_offset_get_exactly_the_survivors(

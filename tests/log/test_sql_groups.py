@@ -128,6 +128,21 @@ def test_a_snapshot_that_is_too_old_to_find_a_position_is_refused(
     assert [share.up_to for share in join(old, who)] == [6]
 
 
+def test_a_commit_with_an_older_snapshot_does_not_move_a_group_back(
+    session: Session, topic: str, connect: Connect
+) -> None:
+    (share,) = join(session, process(session))
+    old = connect(autocommit=False)
+    old.execute("set transaction isolation level repeatable read")
+    old.execute("select 1")
+    commit(session, share, 6)
+    with refused("40001"):
+        commit(old, share, 3)
+    old.rollback()
+    commit(old, share, 3)
+    assert position(session) == 6
+
+
 def test_a_lease_that_ends_while_its_process_joins_is_told(session: Session, topic: str) -> None:
     who = process(session)
     with session.transaction(force_rollback=True):

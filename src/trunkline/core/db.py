@@ -34,6 +34,10 @@ T = TypeVar("T")
 APPLICATION_NAME = "trunkline"
 
 _LARGE_ANSWER = 8 << 20
+_AT_READ_COMMITTED = (
+    b"select set_config('default_transaction_isolation', 'read committed', false)"
+    b" where current_setting('default_transaction_isolation') <> 'read committed'"
+)
 
 
 def connect_arguments(*, prepare: bool, connect_timeout: float) -> dict[str, Any]:
@@ -69,6 +73,7 @@ class AsyncDb:
             max_size=pool_max,
             open=False,
             kwargs=self._arguments,
+            configure=at_read_committed_async if prepare else None,
             timeout=connect_timeout,
             reconnect_timeout=connect_timeout,
         )
@@ -243,6 +248,7 @@ class Db:
             max_size=pool_max,
             open=False,
             kwargs=connect_arguments(prepare=prepare, connect_timeout=connect_timeout),
+            configure=at_read_committed if prepare else None,
             timeout=connect_timeout,
             reconnect_timeout=connect_timeout,
         )
@@ -296,6 +302,20 @@ class Db:
         """Close the pool for good; safe to call twice."""
         self._opened = True  # or the next call would open it
         self._pool.close()
+
+
+async def at_read_committed_async(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Have the statements of a session see what is committed, whatever the server's default.
+
+    Not behind a transaction pooler, that is, where nothing is prepared: its sessions are others'
+    too.
+    """
+    await connection.execute(_AT_READ_COMMITTED)
+
+
+def at_read_committed(connection: psycopg.Connection[Any]) -> None:
+    """The blocking twin of `at_read_committed_async`."""
+    connection.execute(_AT_READ_COMMITTED)
 
 
 async def execute_async(connection: psycopg.AsyncConnection[Any], call: Call[T]) -> T:

@@ -68,6 +68,7 @@ def examine(
         return [Finding("connection", State.FAIL, error.message, error.hint)]
     server: dict[str, Check] = {
         "connection": check_connection,
+        "isolation": check_isolation,
         "durability": check_durability,
         "schema": partial(check_schema, dsn=dsn),
     }
@@ -101,6 +102,23 @@ def check_connection(connection: Connection) -> Iterator[Finding]:
     if row and row[0]:
         remedy = "Name the primary, or see default_transaction_read_only."
         yield Finding("connection", State.FAIL, "it takes only reads", remedy)
+
+
+def check_isolation(connection: Connection) -> Iterator[Finding]:
+    """Do transactions see what was committed before each of their statements, as calls need it?"""
+    row = connection.execute("select current_setting('default_transaction_isolation')").fetchone()
+    (level,) = row or ("",)
+    if level in {"repeatable read", "serializable"}:
+        yield Finding(
+            "isolation",
+            State.WARN,
+            f"transactions are {level} by default, in which many calls are refused (TL400)",
+            "Clients of ours change that for their sessions, but not behind a transaction pooler,"
+            f" and psql does not: alter role {connection.info.user}"
+            " set default_transaction_isolation = 'read committed'",
+        )
+    else:
+        yield Finding("isolation", State.OK, f"{level} by default")
 
 
 def check_durability(connection: Connection) -> Iterator[Finding]:

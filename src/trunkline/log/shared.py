@@ -134,6 +134,8 @@ class SharedConsumer(Consumer):
         self._previous[partition] = claim.last_offset
         while cache and cache[0].last_offset < claim.first_offset:
             cache.popleft()
+        if cache and not await self._is_same_topic():
+            cache.clear()
         reach = cache[-1].last_offset + 1 if cache else claim.first_offset
         while reach <= claim.last_offset:
             rows = await fetch(
@@ -154,6 +156,14 @@ class SharedConsumer(Consumer):
         return [
             part for row in cache if (part := _between(row, claim.first_offset, claim.last_offset))
         ]
+
+    async def _is_same_topic(self) -> bool:
+        """Whether what was decoded is of the topic that was claimed from: others can make it anew.
+
+        What is remembered of topics may be older than the claim.
+        """
+        settings = await self._reader.db.run(calls.settings(self.topic))
+        return settings.topic_id == self._topic_id
 
     async def _bury(self, partition: int, claim: Claim) -> None:
         """Move messages that failed too often to ``<topic>.dead``, each with its reason."""

@@ -24,9 +24,10 @@ begin
     cross join lateral (select k.cursor_id from trunkline.cursor_key k where k.resource = u.resource for no key update skip locked) k;
   -- a statement of its own: it sees what was committed before the locks were taken
   insert into trunkline.cursor (slot, cursor_id, seq, up_to, at)
-  select (select r.current from trunkline.ring r where r.ring = 'cursor'), u.cursor_id, nextval('trunkline.cursor_seq'), up_tos[u.place], clock_timestamp()
+  select (select r.current from trunkline.ring r where r.ring = 'cursor'), u.cursor_id, latest.seq + 1, up_tos[u.place], clock_timestamp()
     from unnest(locked.places, locked.cursors) u (place, cursor_id)
-   where up_tos[u.place] > (select c.up_to from trunkline.cursor c where c.cursor_id = u.cursor_id order by c.seq desc limit 1);
+    cross join lateral (select c.seq, c.up_to from trunkline.cursor c where c.cursor_id = u.cursor_id order by c.seq desc limit 1) latest
+   where up_tos[u.place] > latest.up_to;
   return coalesce(locked.places, '{}');
 end $$;
 select trunkline._access('_broker_commit_many(text[], text[], int[], bigint[], bigint[])', 'reader');

@@ -1,9 +1,11 @@
 /* Groups, partition by partition: what is done, what is there, how far behind, who owns it.
+   Nobody is behind on offsets that compaction took, if nothing is left after them.
    For a shared group "done" ends before the first claim in flight. */
 create or replace function trunkline.log_groups(topic text default null, group_name text default null)
 returns table (topic text, group_name text, mode text, partition int, up_to bigint, last_offset bigint, lag bigint, claims int, epoch bigint, process uuid, process_name text, moved_at timestamptz)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select t.topic, g.group_name, g.mode, p.partition, d.done, e.tail, e.tail - d.done,
+  select t.topic, g.group_name, g.mode, p.partition, d.done, e.tail,
+         case when t.compact and e.tail > d.done and trunkline._log_done_after(t.topic, p, d.done) then 0 else e.tail - d.done end,
          coalesce(jsonb_array_length(c.state), 0), o.epoch, o.process, l.name, c.at
     from trunkline.log_topic t join trunkline.log_group g using (topic_id) join trunkline.log_partition p using (topic_id)
     cross join lateral (select trunkline._log_resource(t.topic_id, g.group_name, p.partition) as resource) r
