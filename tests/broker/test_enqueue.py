@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.broker.steps import events, payloads, tick
@@ -13,7 +13,7 @@ import trunkline
 from trunkline import NewEvent
 from trunkline.broker.enqueue import Enqueuer
 from trunkline.core.db import AsyncDb
-from trunkline.core.errors import BadRequest, Invalid, NotFound, Unavailable
+from trunkline.core.errors import BadRequest, DatabaseError, Invalid, NotFound, Unavailable
 from trunkline.testing import eventually
 
 if TYPE_CHECKING:
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from tests.fixtures.proxy import Proxy
 
 HOUR = 3600.0  # a linger that no test waits for
+
+
+def _nested(depth: int) -> Any:
+    made: Any = None
+    for _ in range(depth):
+        made = [made]
+    return made
 
 
 @pytest.fixture
@@ -123,6 +130,10 @@ async def test_no_more_than_so_many_are_in_flight(db: AsyncDb, session: Session)
         (NewEvent("a", {"when": object()}), Invalid),
         (NewEvent("a", float("nan")), Invalid),
         (NewEvent("a", "\x00"), Invalid),
+        (NewEvent("a", "\ud800"), Invalid),
+        (NewEvent("a", _nested(100_000)), Invalid),
+        (NewEvent("a", 1, deliver_at="soon"), DatabaseError),  # type: ignore[arg-type]
+        (NewEvent("a", 1, subscription=2**70), Invalid),
     ],
 )
 async def test_a_refused_event_fails_alone_and_its_caller_is_told(
@@ -137,6 +148,49 @@ async def test_a_refused_event_fails_alone_and_its_caller_is_told(
         await answers[1]
     assert await answers[0] < await answers[2]
     assert payloads(session) == [1, 2]
+
+
+async def test_an_event_is_published_as_it_was_when_it_was_enqueued(
+    db: AsyncDb, session: Session
+) -> None:
+    enqueuer = Enqueuer(db, linger=HOUR)
+    payload = {"n": 0}
+    for number in range(3):
+        payload["n"] = number
+        await enqueuer.enqueue(NewEvent("a", payload))
+    await enqueuer.close()
+    assert payloads(session) == [{"n": 0}, {"n": 1}, {"n": 2}]
+
+
+async def test_a_batch_is_no_longer_than_the_server_can_take(db: AsyncDb, session: Session) -> None:
+    enqueuer = Enqueuer(db, linger=HOUR)
+    for letter in "abcd":
+        await enqueuer.enqueue(NewEvent("a", letter * 12_000_000))
+    await enqueuer.close()
+    assert transactions(session) == 2
+    assert [payload[0] for payload in payloads(session)] == ["a", "b", "c", "d"]
+
+
+async def test_who_may_have_few_in_flight_does_not_wait_for_a_full_batch(
+    db: AsyncDb, session: Session
+) -> None:
+    enqueuer = Enqueuer(db, linger=HOUR, in_flight=2)
+    async with asyncio.timeout(10):
+        for number in range(4):
+            await enqueuer.enqueue(NewEvent("a", number))
+    await enqueuer.close()
+    assert payloads(session) == [0, 1, 2, 3]
+
+
+async def test_whoever_waits_is_told_when_the_program_ends(db: AsyncDb) -> None:
+    enqueuer = Enqueuer(db, linger=HOUR)
+    answer = await enqueuer.enqueue(NewEvent("a", 1))
+    await asyncio.sleep(0)
+    for task in asyncio.all_tasks():
+        if task.get_name() == "enqueuer":
+            task.cancel()
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(answer, 5)
 
 
 async def test_a_batch_is_published_when_the_server_is_back(

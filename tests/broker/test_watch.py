@@ -360,6 +360,17 @@ def test_what_is_written_does_not_depend_on_the_settings_of_the_writer(session: 
     assert inserted.payload["at"] == "2024-07-01T12:00:00+00:00"
 
 
+def test_numbers_do_not_depend_on_the_digits_that_the_writer_shows(session: Session) -> None:
+    session.execute("create table measure (at float8 primary key, value real)")
+    watch(session, "measure")
+    seen = Seen(session)
+    session.execute("set extra_float_digits = -10")
+    session.execute("insert into measure values (0.1234567890123456, 0.25)")
+    assert seen.brief() == [
+        ("insert", "0.1234567890123456", {"at": 0.1234567890123456, "value": 0.25})
+    ]
+
+
 # What is chosen
 
 

@@ -210,6 +210,26 @@ def test_types_of_users_are_told_as_json(session: Session) -> None:
 # Partitions and inheritance
 
 
+@pytest.mark.parametrize("columns", [None, ["doc"]])
+def test_what_json_cannot_hold_is_told_as_text_and_refuses_no_write(
+    session: Session, columns: list[str] | None
+) -> None:
+    """The type json takes what jsonb does not."""
+    session.execute("create table papers (id int primary key, doc json)")
+    watch(session, "papers", columns=columns)
+    seen = Seen(session)
+    zero, vast = r'{"a": "\u0000"}', '{"a": 1e1000000}'
+    session.execute("insert into papers values (1, %s), (2, '[]'), (3, %s)", [zero, vast])
+    first, second, third = seen.new()
+    assert (first.key, first.payload) == ("1", {"id": 1, "doc": zero})
+    assert (second.key, second.payload, third.payload["doc"]) == ("2", {"id": 2, "doc": []}, vast)
+    assert "Unicode" in first.metadata["error"]
+    assert "error" not in second.metadata
+    session.execute("update papers set doc = '{}' where id = 1")
+    (changed,) = seen.new()
+    assert (changed.payload, changed.metadata["old"]["doc"]) == ({"id": 1, "doc": {}}, zero)
+
+
 @pytest.fixture
 def partitioned(session: Session) -> Seen:
     session.execute(
@@ -374,6 +394,58 @@ def test_a_table_that_became_a_part_of_another_has_a_fault(session: Session) -> 
         "alter table whole attach partition part for values from (0) to (10)"
     )
     assert "became a part of public.whole" in str(faults(session)[0])
+
+
+def test_a_foreign_part_is_a_fault_and_holds_up_no_other_table(session: Session) -> None:
+    session.execute("create table far (id int) partition by range (id)")
+    session.execute("create table near (id int) partition by range (id)")
+    watch(session, "far")
+    watch(session, "near")
+    session.execute(
+        "create foreign data wrapper nowhere; create server away foreign data wrapper nowhere;"
+        "create foreign table far_1 partition of far for values from (0) to (10) server away;"
+        "create table near_1 partition of near for values from (0) to (10)"
+    )
+    try:
+        maintain(session)
+        first, second = faults(session)
+        assert "public.far_1" in str(first)
+        assert second is None
+        seen = Seen(session)
+        session.execute("insert into near_1 values (1)")
+        assert seen.outline() == [("insert", None)]
+    finally:
+        session.execute("drop foreign data wrapper nowhere cascade")
+
+
+def test_disabled_triggers_are_a_fault_until_they_are_enabled(session: Session) -> None:
+    session.execute(ORDERS)
+    watch(session)
+    session.execute("alter table orders disable trigger user")
+    assert "are disabled" in str(faults(session)[0])
+    session.execute("alter table orders enable trigger user")
+    assert faults(session) == [None]
+
+
+def test_another_primary_key_is_a_fault_until_the_table_is_watched_again(session: Session) -> None:
+    session.execute(ORDERS)
+    watch(session)
+    session.execute("alter table orders drop constraint orders_pkey, add primary key (note)")
+    assert "primary key of table public.orders is another" in str(faults(session)[0])
+    watch(session)
+    seen = Seen(session)
+    session.execute("insert into orders (id, note) values (1, 'n')")
+    assert (seen.outline(), faults(session)) == ([("insert", "n")], [None])
+
+
+def test_triggers_that_were_dropped_come_when_the_table_is_watched_again(session: Session) -> None:
+    session.execute(ORDERS)
+    number = watch(session)
+    session.execute(f"drop function trunkline_watch_{number} cascade")
+    maintain(session)
+    assert "has lost its triggers" in str(faults(session)[0])
+    watch(session)
+    assert faults(session) == [None]
 
 
 # Dropped, and altered under load

@@ -15,6 +15,7 @@ from trunkline.broker.models import (
     Scheduled,
     Unmatched,
     Waiting,
+    WrittenEvent,
 )
 from trunkline.core.calls import Call, many, nothing, one, scalar
 from trunkline.core.errors import Invalid
@@ -60,30 +61,34 @@ def publish(
 
 def publish_many(events: Iterable[NewEvent]) -> Call[list[int]]:
     """Publish events, all or none, in order; their ids."""
-    batch = list(events)
-    return Call(
-        "broker_publish_many",
-        {
-            "topics": [event.topic for event in batch],
-            "payloads": [json_text(event.payload, of="payload") for event in batch],
-            "keys": [event.key for event in batch],
-            "metadatas": [
-                None if event.metadata is None else json_text(event.metadata, of="metadata")
-                for event in batch
-            ],
-            "deliver_ats": [event.deliver_at for event in batch],
-            "subscriptions": [event.subscription for event in batch],
-        },
-        scalar,
-        types={
-            "topics": "text[]",
-            "payloads": "jsonb[]",
-            "keys": "text[]",
-            "metadatas": "jsonb[]",
-            "deliver_ats": "timestamptz[]",
-            "subscriptions": "bigint[]",
-        },
+    return publish_written([written(event) for event in events])
+
+
+def written(event: NewEvent) -> WrittenEvent:
+    """Write an event down; `Invalid` for what JSON cannot hold."""
+    return WrittenEvent(
+        event.topic,
+        json_text(event.payload, of="payload"),
+        event.key,
+        None if event.metadata is None else json_text(event.metadata, of="metadata"),
+        event.deliver_at,
+        event.subscription,
     )
+
+
+def publish_written(events: Sequence[WrittenEvent]) -> Call[list[int]]:
+    """Publish events that are written down, all or none, in order; their ids."""
+    types = {
+        "topics": "text[]",
+        "payloads": "jsonb[]",
+        "keys": "text[]",
+        "metadatas": "jsonb[]",
+        "deliver_ats": "timestamptz[]",
+        "subscriptions": "bigint[]",
+    }
+    columns = [list(column) for column in zip(*events, strict=True)] or [[] for _ in types]
+    arguments = dict(zip(types, columns, strict=True))
+    return Call("broker_publish_many", arguments, scalar, types=types)
 
 
 def topic(topic: str, *, key_order: str) -> Call[None]:
@@ -345,7 +350,7 @@ def json_text(value: Any, *, of: str) -> str:
     """A value as JSON; `Invalid` for what JSON cannot hold."""
     try:
         return json.dumps(value, allow_nan=False, ensure_ascii=False)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(
             f"the {of} cannot be written as JSON: {error}.",
             hint="Use text, numbers, booleans, None, lists, and dicts with text as keys.",

@@ -1,8 +1,9 @@
 """`Enqueuer`: many small publications become few transactions.
 
-What is handed over gathers until it is enough, or until it has waited long enough, or until
-somebody calls `Enqueuer.flush`; then it is published as one batch, in the order of the calls. One
-batch is under way at a time. An event that the database refuses fails alone, whatever was with it.
+What is handed over is written down as it is at that moment. It gathers until it is enough, or until
+it has waited long enough, or until somebody calls `Enqueuer.flush`; then it is published as one
+batch, in the order of the calls. One batch is under way at a time. An event that is refused fails
+alone, whatever was with it.
 
 A batch whose connection broke before the commit was asked for is published again. If it broke
 during the commit nobody can know what became of it: those who wait get `Unavailable` and decide.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trunkline.broker import calls
@@ -23,22 +24,25 @@ from trunkline.core.errors import BadRequest, Invalid, TrunklineError, Unavailab
 from trunkline.core.waiting import set_within
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from trunkline.broker.models import NewEvent
+    from trunkline.broker.models import NewEvent, WrittenEvent
     from trunkline.core.db import AsyncDb
 
-
-def _answer() -> asyncio.Future[int]:
-    return asyncio.get_running_loop().create_future()
+_LONGEST_BATCH = 32 << 20  # characters: a message to the server may have 1 GB, escapes included
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
     """An event on its way, and who waits for its id."""
 
-    event: NewEvent
-    answer: asyncio.Future[int] = field(default_factory=_answer)
+    event: WrittenEvent
+    answer: asyncio.Future[int]
+
+    @property
+    def length(self) -> int:
+        """How much of a batch it takes, in characters."""
+        return len(self.event.payload) + len(self.event.metadata or "")
 
 
 class Enqueuer:
@@ -80,20 +84,22 @@ class Enqueuer:
         """Hand over one event; the answer is its id once it is published, or why it is not."""
         self._check_open()
         await self._room.acquire()
-        try:
-            self._check_open()
-            entry = Entry(event)
-        except BaseException:
+        if self.closed:
             self._room.release()
-            raise
-        self._waiting.append(entry)
-        self._unsettled[entry.answer] = None
-        entry.answer.add_done_callback(self._settled)
-        if len(self._waiting) >= self._batch_events:
+            self._check_open()
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._unsettled[answer] = None
+        answer.add_done_callback(self._settled)
+        try:
+            self._waiting.append(Entry(calls.written(event), answer))
+        except Invalid as error:
+            answer.set_exception(error)
+            return answer
+        if len(self._waiting) >= self._batch_events or self._room.locked():
             self._hurry.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="enqueuer")
-        return entry.answer
+        return answer
 
     async def flush(self) -> None:
         """Wait until everything handed over is published; raises the first failure there was."""
@@ -124,12 +130,27 @@ class Enqueuer:
 
     async def _work(self) -> None:
         """Publish until nothing is left."""
-        while self._waiting:
-            if len(self._waiting) < self._batch_events and not self.closed:
-                await set_within(self._hurry, self._linger)
-            self._hurry.clear()
-            size = min(self._batch_events, len(self._waiting))
-            await self._publish([self._waiting.popleft() for _ in range(size)])
+        try:
+            while self._waiting:
+                if len(self._waiting) < self._batch_events and not self.closed:
+                    await set_within(self._hurry, self._linger)
+                self._hurry.clear()
+                await self._publish(self._next_batch())
+        except asyncio.CancelledError:
+            _refuse(self._waiting, _ended())
+            self._waiting.clear()
+            raise
+
+    def _next_batch(self) -> list[Entry]:
+        """Take what goes out together: at least one, whatever its size."""
+        batch = [self._waiting.popleft()]
+        room = _LONGEST_BATCH - batch[0].length
+        while self._waiting and len(batch) < self._batch_events:
+            room -= self._waiting[0].length
+            if room < 0:
+                break
+            batch.append(self._waiting.popleft())
+        return batch
 
     async def _publish(self, batch: Sequence[Entry]) -> None:
         """Publish a batch; whatever becomes of it, everybody gets an answer."""
@@ -137,34 +158,30 @@ class Enqueuer:
             try:
                 ids = await self._commit([entry.event for entry in batch])
             except asyncio.CancelledError:
-                _refuse(batch, Unavailable("the program ended before the event was published."))
+                _refuse(batch, _ended())
                 raise
-            except TrunklineError as error:
-                batch = await self._without_culprit(batch, error)
             except Exception as error:  # noqa: BLE001 - nobody shall wait for ever
-                _refuse(batch, error)
+                batch = await self._without_culprit(batch, error)
             else:
                 for entry, event_id in zip(batch, ids, strict=True):
                     if not entry.answer.done():
                         entry.answer.set_result(event_id)
 
-    async def _without_culprit(
-        self, batch: Sequence[Entry], error: TrunklineError
-    ) -> Sequence[Entry]:
+    async def _without_culprit(self, batch: Sequence[Entry], error: Exception) -> Sequence[Entry]:
         """Answer those who failed; what is left to be published."""
-        place = error.details.get("place")
+        place = error.details.get("place") if isinstance(error, TrunklineError) else None
         if len(batch) == 1 or isinstance(error, Unavailable):
             _refuse(batch, error)
             return []
         if isinstance(place, int):
             _refuse([batch[place - 1]], error)
             return batch
-        for entry in batch:  # the database did not say which one it is
+        for entry in batch:  # nobody said which one it is
             await self._publish([entry])
         return []
 
-    async def _commit(self, events: Sequence[NewEvent]) -> list[int]:
-        call = calls.publish_many(events)
+    async def _commit(self, events: Sequence[WrittenEvent]) -> list[int]:
+        call = calls.publish_written(events)
         waits = Backoff(first=0.05, longest=2.0)
         give_up = time.monotonic() + self._patience
         while True:
@@ -185,7 +202,11 @@ class Enqueuer:
             await asyncio.sleep(waits.next())
 
 
-def _refuse(batch: Sequence[Entry], error: Exception) -> None:
+def _ended() -> Unavailable:
+    return Unavailable("the program ended before the event was published.")
+
+
+def _refuse(batch: Iterable[Entry], error: Exception) -> None:
     for entry in batch:
         if not entry.answer.done():
             entry.answer.set_exception(error)

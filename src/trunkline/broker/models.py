@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -20,6 +20,17 @@ class NewEvent:
     metadata: dict[str, Any] | None = None
     deliver_at: datetime | None = None
     subscription: int | None = None
+
+
+class WrittenEvent(NamedTuple):
+    """An event to be published, written down: what becomes of its payload no longer matters."""
+
+    topic: str
+    payload: str
+    key: str | None
+    metadata: str | None
+    deliver_at: datetime | None
+    subscription: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,14 @@ returns text language sql stable as $$
        from pg_inherits i where i.inhrelid = watched.relation limit 1),
     (select format('column %s is gone or has another name: watch the table again.', quote_ident(k)) from unnest(watched.key_columns || watched.columns) k
       where not exists (select from trunkline._broker_watch_columns(watched.relation) c where c.name = k and not c.extra) limit 1),
+    (select format('the primary key of table %s is another now: watch the table again.', watched.relation)
+      where watched.key_columns <> trunkline._broker_watch_primary_key(watched.relation)),
+    (select format('%s, a part of table %s, is not a table of this server: what is written to it by its own name is not seen.', r, watched.relation)
+       from trunkline._hook_tree(watched.relation) r join pg_class c on c.oid = r where c.relkind not in ('r', 'p') limit 1),
+    (select format('triggers of table %1$s are disabled: what is written meanwhile is not seen. Enable them: alter table %1$s enable trigger user;', g.tgrelid::regclass)
+       from pg_trigger g where g.tgname like format('trunkline\_watch\_%s\_%%', watched.watch) and g.tgenabled in ('D', 'R') limit 1),
+    (select format('table %s has lost its triggers: watch the table again.', watched.relation)
+      where not exists (select from pg_trigger g where g.tgrelid = watched.relation and g.tgname like format('trunkline\_watch\_%s\_%%', watched.watch))),
     (select format('table %s misses triggers: they come with the next maintenance, or watch %s again.', t.relation, watched.relation)
        from trunkline._broker_watch_triggers(watched) t where not t.there limit 1));
 $$;

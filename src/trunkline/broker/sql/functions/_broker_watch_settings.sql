@@ -6,7 +6,8 @@ returns text[] language sql stable as $$
                 else (select concat_ws(', ', string_agg(quote_ident(s), ', ' order by place), 'pg_temp') from unnest(current_schemas(false)) with ordinality u (s, place)
                        where s !~ '^pg_') end]
       || case when bool_or(c.type !~ '^(bigint|integer|smallint|text|boolean|uuid|jsonb?|numeric|character|real|double)') then
-           array['TimeZone=UTC', 'DateStyle=ISO, MDY', 'IntervalStyle=iso_8601', 'bytea_output=hex'] else '{}' end
+           array['TimeZone=UTC', 'DateStyle=ISO, MDY', 'IntervalStyle=iso_8601', 'bytea_output=hex', 'extra_float_digits=1']
+              when bool_or(c.type ~ '^(real|double)') then array['extra_float_digits=1'] else '{}' end
     from trunkline._broker_watch_columns(watched.relation) c;
 $$;
 select trunkline._access('_broker_watch_settings(trunkline.broker_watched_table)', 'writer');

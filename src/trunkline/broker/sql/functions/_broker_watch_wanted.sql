@@ -29,11 +29,7 @@ begin
   wanted.topic := lower(class.nspname || '.' || class.relname);
   wanted.operations := operations;
   wanted.columns := (select array_agg(c.name order by c.place) from trunkline._broker_watch_columns(relation) c where c.name = any (_broker_watch_wanted.columns));
-  wanted.key_columns := array(
-    select a.attname::text from pg_index i
-      cross join lateral unnest(i.indkey::int2[]) with ordinality k (attnum, place)
-      join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
-     where i.indrelid = relation and i.indisprimary and k.place <= i.indnkeyatts order by k.place);
+  wanted.key_columns := trunkline._broker_watch_primary_key(relation);
   wanted.condition := nullif(condition, '');
   if trunkline._event_fault(wanted.topic || '.truncate', null, null) is not null then
     perform trunkline._raise('TL422', trunkline._event_fault(wanted.topic || '.truncate', null, null), 'Topics are made of the name of the table.');
