@@ -18,12 +18,11 @@ from tests.log.archiving import drop_archived
 from tests.log.steps import append, create, seal, segments
 
 import trunkline
-from trunkline.core.errors import BadRequest, Conflict, Invalid, NotFound
+from trunkline.core.errors import Conflict, Invalid, NotFound
 from trunkline.log import calls
 from trunkline.spark.jobs import archive as job
 from trunkline.spark.jobs.archive import archive
 from trunkline.spark.jobs.archive_delta import delta_files
-from trunkline.spark.jobs.archive_folder import claim_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -343,14 +342,3 @@ def test_what_cannot_be_archived_is_refused(
             archive(spark, topics, **given)
     assert archive(spark, location=str(tmp_path), dsn=dsn) == []
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_location_that_cannot_be_written_is_told(tl: SyncPlatform, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(BadRequest, match=r"file/lake cannot be written: .*Not a directory"):
-        claim_folder(f"{tmp_path}/file/lake", tl.log.create(TOPIC))
-
-
-def test_no_password_is_said_of_a_copy() -> None:
-    task = job.CopyTask("postgresql://me:secret@host/db", "/lake/orders", 1, ())
-    assert "secret" not in repr(task)

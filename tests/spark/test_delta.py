@@ -7,19 +7,19 @@ import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 
 from trunkline.core.errors import BadRequest, Conflict, Invalid
-from trunkline.spark.delta import STAGING, DeltaTarget, partition_columns
+from trunkline.spark import delta
+from trunkline.spark.delta import DeltaTarget, partition_columns
+from trunkline.spark.delta_upkeep import STAGING, kept_hours
 from trunkline.spark.parquet_files import Statistics
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 FLAGGED = pa.schema([*ROWS, ("gone", pa.bool_())])
@@ -199,6 +199,83 @@ def test_statistics_bound_what_is_in_a_file() -> None:
         "maxValues": {"n": 2, "t": "c", "at": "2026-01-02T03:04:05.000006Z"},
         "nullCount": {"n": 1, "t": 1, "at": 2, "x": 1},
     }
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_dates_and_times_of_any_year_are_written_without_bounds(tmp_path: Path, mode: Any) -> None:
+    schema = pa.schema([("id", pa.int64()), ("d", pa.date32()), ("at", pa.timestamp("us", "UTC"))])
+    target = DeltaTarget(str(tmp_path / "table"), schema)
+    for number, (day, moment) in enumerate([(-2_440_000, 3 * 10**17), (0, 0)]):
+        arrays = [
+            pa.array([number]),
+            pa.array([day], pa.int32()).cast(schema.field("d").type),
+            pa.array([moment]).cast(schema.field("at").type),
+        ]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        files = target.write_files(iter([rows]), mode=mode)
+        assert target.commit(files, app="app", batch=number, mode=mode, keys=["id"])
+        if number == 0:
+            assert json.loads(files[0].stats)["minValues"] == {"id": 0}
+    rows = pa.concat_tables(map(pq.read_table, DeltaTable(target.path).file_uris()))
+    assert rows.column("d").cast(pa.int32()).to_pylist().count(-2_440_000) == 1
+    assert rows.column("at").cast(pa.int64()).to_pylist().count(3 * 10**17) == 1
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_an_empty_text_does_not_become_null_by_partitioning(tmp_path: Path, mode: Any) -> None:
+    target = DeltaTarget(str(tmp_path / "table"), ROWS, partition_columns=("name",))
+    assert target.write_files(iter([batch((1, "a"), (2, None))]), mode=mode)
+    with pytest.raises(Invalid, match=r"column name, by which .* an empty text"):
+        target.write_files(iter([batch((1, "a"), (2, ""))]), mode=mode)
+
+
+def test_columns_may_have_any_name(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [('the "key"', pa.int64()), ("it's a.b", pa.string()), ("Gone?", pa.bool_())]
+    )
+    target = DeltaTarget(str(tmp_path / "a table"), schema)
+    options = {"keys": ['the "key"'], "delete_flag": "Gone?"}
+    assert upsert(target, 0, (1, "a", False), (2, "b", False), (3, "c", False), **options)
+    assert upsert(target, 1, (1, "x", False), (2, None, True), **options)
+    assert content(target) == [(1, "x"), (3, "c")]
+
+
+def test_upkeep_keeps_what_left_the_table_as_long_as_its_owner_asked(tmp_path: Path) -> None:
+    keeps = {"delta.deletedFileRetentionDuration": "interval 30 days"}
+    path = str(tmp_path / "table")
+    DeltaTable.create(path, schema=Schema.from_arrow(ROWS), configuration=keeps)
+    target = DeltaTarget(path, ROWS)
+    append(target, 0, (1, "a"))
+    (before,) = DeltaTable(path).file_uris()
+    orphan, *_ = target.write_files(iter([batch((9, "left"))]), mode="append")
+    old = time.time() - 8 * 24 * 3600
+    os.utime(f"{path}/{orphan.path}", (old, old))
+    target.upkeep()
+    assert Path(before).exists()
+    assert Path(path, orphan.path).exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "hours"),
+    [("interval 2 weeks", 336), ("INTERVAL 90 minutes", 2), ("interval 1 day", 24), (None, 0)],
+)
+def test_a_table_says_how_long_it_keeps_files(said: str | None, hours: int) -> None:
+    assert kept_hours({"delta.deletedFileRetentionDuration": said}) == hours
+
+
+def test_a_staged_file_that_is_gone_does_not_undo_the_batch(
+    target: DeltaTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge = delta._merge
+
+    def merge_and_lose(*given: Any, **options: Any) -> None:
+        merge(*given, **options)
+        for file in Path(target.path, STAGING).iterdir():
+            file.unlink()
+
+    monkeypatch.setattr(delta, "_merge", merge_and_lose)
+    assert upsert(target, 0, (1, "a"))
+    assert content(target) == [(1, "a")]
 
 
 def test_upkeep_merges_small_files_and_removes_only_old_files_of_no_table(tmp_path: Path) -> None:

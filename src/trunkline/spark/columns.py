@@ -214,6 +214,11 @@ def quoted(name: str) -> str:
     return sql.Identifier(name).as_string()
 
 
+def spark_name(name: str) -> str:
+    """An identifier for Spark."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def _copied_as(name: str, kind: t.DataType) -> str:
     if isinstance(kind, t.ArrayType) and type(kind.elementType) in _COPIED:
         return f"{_COPIED[type(kind.elementType)]}[]"

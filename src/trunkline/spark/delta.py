@@ -28,6 +28,8 @@ from pyarrow import fs
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import BadRequest, Conflict, Invalid
+from trunkline.spark.columns import quoted
+from trunkline.spark.delta_upkeep import STAGING, upkeep
 from trunkline.spark.parquet_files import File, write_files
 
 if TYPE_CHECKING:
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
 
 Mode = Literal["append", "upsert"]
 
-STAGING = "_trunkline_staging"
-GRACE_HOURS = 7 * 24  # how old a file must be before upkeep removes it: longer than any write
 _ATTEMPTS = 10
 
 logger = telemetry.get_logger(__name__)
@@ -81,6 +81,7 @@ class DeltaTarget:
     def write_files(self, batches: Iterator[pa.RecordBatch], *, mode: Mode) -> list[File]:
         """In a task: write rows into files that belong to no table yet."""
         files = self._files()
+        batches = self._checked(batches)
         if mode == "append":
             return write_files(
                 batches,
@@ -90,6 +91,24 @@ class DeltaTarget:
             )
         files.create_dir(STAGING)
         return write_files(batches, files=files, schema=self.schema, folder=f"{STAGING}/")
+
+    def _checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Refuse what would come back as something else."""
+        texts = [
+            name
+            for name in self.partition_columns
+            if pa.types.is_string(self.schema.field(name).type)
+        ]
+        for batch in batches:
+            if empty := [
+                name for name in texts if pc.any(pc.equal(batch.column(name), "")).as_py()
+            ]:
+                raise Invalid(
+                    f"column {', '.join(empty)}, by which the table is partitioned, has an empty"
+                    " text, which Delta takes for null.",
+                    hint="Write null, or another text.",
+                )
+            yield batch
 
     def commit(
         self,
@@ -147,24 +166,9 @@ class DeltaTarget:
             self.upkeep()
         return True
 
-    def upkeep(self, grace_hours: int = GRACE_HOURS) -> None:
-        """Merge small files, remove files that are old and in no version of the table.
-
-        A failure is logged and not raised: the next round tries again.
-        """
-        try:
-            table = DeltaTable(self.path)
-            table.optimize.compact()
-            table.create_checkpoint()
-            table.vacuum(
-                retention_hours=grace_hours,
-                dry_run=False,
-                enforce_retention_duration=False,
-                full=True,
-            )
-        except DeltaError as error:
-            logger.warning("upkeep of the table failed", path=self.path, error=str(error))
-        self._remove_staged(older_than=time.time() - 3600 * grace_hours)
+    def upkeep(self) -> None:
+        """Merge small files, remove what is old and in no table; see `delta_upkeep`."""
+        upkeep(self.path, self._files())
 
     def _open(self, delete_flag: str | None) -> DeltaTable:
         if DeltaTable.is_deltatable(self.path):
@@ -232,14 +236,8 @@ class DeltaTarget:
         place = self._files()
         for file in files:
             if file.path.startswith(f"{STAGING}/"):
-                place.delete_file(file.path)
-
-    def _remove_staged(self, *, older_than: float) -> None:
-        place = self._files()
-        selector = fs.FileSelector(STAGING, allow_not_found=True)
-        for info in place.get_file_info(selector):
-            if info.mtime is not None and info.mtime.timestamp() < older_than:
-                place.delete_file(info.path)
+                with suppress(OSError):  # the batch is written; upkeep removes it later
+                    place.delete_file(file.path)
 
     def _files(self) -> fs.FileSystem:
         if "://" in self.path and not self.path.startswith("file://"):
@@ -306,11 +304,12 @@ def _merge(
     truncate: bool,
 ) -> None:
     columns = [name for name in staged.rows.schema.names if name != delete_flag]
-    stays = f's."{delete_flag}" is not true' if delete_flag else None
-    values = {f'"{name}"': f's."{name}"' for name in columns}
-    equal = [f't."{key}" = s."{key}"' for key in keys]
+    stays = f"s.{quoted(delete_flag)} is not true" if delete_flag else None
+    equal = [f"t.{quoted(key)} = s.{quoted(key)}" for key in keys]
     # follows from the rest, and lets Delta leave files alone whose keys are all beyond
-    within = [f't."{key}" between {low} and {high}' for key, (low, high) in staged.bounds.items()]
+    within = [
+        f"t.{quoted(key)} between {low} and {high}" for key, (low, high) in staged.bounds.items()
+    ]
     # nothing of the table matches when it is to be emptied: all of it leaves, the rows come
     same = "false" if truncate else " and ".join(equal + within)
     merger = table.merge(
@@ -320,11 +319,14 @@ def _merge(
         merger = merger.when_not_matched_by_source_delete()
     else:
         if delete_flag:
-            merger = merger.when_matched_delete(f's."{delete_flag}" is true')
-        others = {name: value for name, value in values.items() if name.strip('"') not in keys}
-        if others:
-            merger = merger.when_matched_update(others, stays)
-    merger.when_not_matched_insert(values, stays).execute()
+            merger = merger.when_matched_delete(f"s.{quoted(delete_flag)} is true")
+        if others := [name for name in columns if name not in keys]:
+            merger = merger.when_matched_update(_values(others), stays)
+    merger.when_not_matched_insert(_values(columns), stays).execute()
+
+
+def _values(columns: Sequence[str]) -> dict[str, str]:
+    return {quoted(name): f"s.{quoted(name)}" for name in columns}
 
 
 def _newest(table: DeltaTable, app: str) -> int:

@@ -120,7 +120,10 @@ class _Writer:
 
 
 class Statistics:
-    """Rows, nulls, and the lowest and highest value of a file's columns, as Delta notes them."""
+    """Rows, nulls, and the lowest and highest value of a file's columns, as Delta notes them.
+
+    A column with a date or time outside of the years 1 to 9999 has no bounds.
+    """
 
     def __init__(self, schema: pa.Schema):
         self.rows = 0
@@ -135,9 +138,15 @@ class Statistics:
         self.rows += batch.num_rows
         for name in self._nulls:
             self._nulls[name] += batch.column(name).null_count
-        for name in self._ordered:
-            bounds = pc.min_max(batch.column(name))
-            lowest, highest = bounds["min"].as_py(), bounds["max"].as_py()
+        for name in tuple(self._ordered):
+            try:
+                bounds = pc.min_max(batch.column(name)).as_py()
+            except OverflowError:
+                self._ordered.remove(name)
+                self._lowest.pop(name, None)
+                self._highest.pop(name, None)
+                continue
+            lowest, highest = bounds["min"], bounds["max"]
             if lowest is None:
                 continue
             self._lowest[name] = min(self._lowest.get(name, lowest), lowest)
@@ -190,12 +199,23 @@ def _by_partition(
         yield (), batch
         return
     indices: dict[tuple[Any, ...], list[int]] = {}
-    keys = zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+    keys = zip(*(_partition_values(batch, name) for name in columns), strict=True)
     for index, key in enumerate(keys):
         indices.setdefault(key, []).append(index)
     rest = batch.drop_columns(list(columns))
     for key, places in indices.items():
         yield key, rest.take(places)
+
+
+def _partition_values(batch: pa.RecordBatch, name: str) -> list[Any]:
+    try:
+        values: list[Any] = batch.column(name).to_pylist()
+    except OverflowError:
+        raise Invalid(
+            f"column {name} has a date or time outside of the years 1 to 9999,"
+            " which cannot partition a table."
+        ) from None
+    return values
 
 
 def _text(value: Any) -> str | None:

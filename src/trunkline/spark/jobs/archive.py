@@ -22,37 +22,28 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from trunkline.core import telemetry
-from trunkline.core.errors import Invalid, PositionTrimmed, TrunklineError
+from trunkline.core.errors import Invalid, TrunklineError
 from trunkline.core.lease import default_name
 from trunkline.log import calls
 from trunkline.log.models import ArchivedFile, SealedSegment
 from trunkline.spark import connection
-from trunkline.spark.jobs.job import owning, silent, slots
+from trunkline.spark.jobs.job import owning, plain_failures, silent, slots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from trunkline.core.db import Db
     from trunkline.log.archive_file import WrittenFile
-    from trunkline.log.decoding import DecodedBatch
     from trunkline.spark.jobs.job import Ownership, Progress
 
 logger = telemetry.get_logger(__name__)
 
 FORMATS = ("delta", "parquet")
 GRACE = timedelta(days=1)
-
-_FETCH_BYTES = 8 << 20
-_COPIED = (
-    "number int, path string, messages bigint, bytes bigint, checksum string,"
-    " first_at timestamp, last_at timestamp, error string"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +190,12 @@ class Run:
     ) -> tuple[list[Copied], TrunklineError | None]:
         """Copy segments in parallel: those of each partition up to the first that failed."""
         from trunkline.log.archive_file import WrittenFile
+        from trunkline.spark.jobs.archive_copy import COPIED, CopyTask
 
         work = CopyTask(self._dsn, topic.location, topic.incarnation, tuple(segments))
         frame = self._spark.range(0, len(segments), 1, len(segments))
-        rows = {row["number"]: row for row in frame.mapInArrow(work, _COPIED).collect()}
+        with plain_failures():
+            rows = {row["number"]: row for row in frame.mapInArrow(work, COPIED).collect()}
         good: list[Copied] = []
         trouble: TrunklineError | None = None
         broken: set[int] = set()
@@ -226,77 +219,6 @@ class Run:
                 )
                 good.append(Copied(segment, file))
         return good, trouble
-
-
-class CopyTask:
-    """What a task does: the segment of its number becomes a file."""
-
-    def __init__(
-        self, dsn: str, location: str, incarnation: int, segments: tuple[SealedSegment, ...]
-    ):
-        self._dsn = dsn
-        self._location = location
-        self._incarnation = incarnation
-        self._segments = segments
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._location})"
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        from trunkline.log import archive_file
-
-        schema = pa.schema(
-            [
-                ("number", pa.int32()),
-                ("path", pa.string()),
-                ("messages", pa.int64()),
-                ("bytes", pa.int64()),
-                ("checksum", pa.string()),
-                ("first_at", pa.timestamp("us", tz="UTC")),
-                ("last_at", pa.timestamp("us", tz="UTC")),
-                ("error", pa.string()),
-            ]
-        )
-        for batch in batches:
-            for number in batch.column("id").to_pylist():
-                segment = self._segments[number]
-                row = {"number": number}
-                try:
-                    with connection.plain_errors():
-                        name = file_name(segment, self._incarnation)
-                        file = archive_file.write(
-                            self._location, name, segment, self._parts(segment)
-                        )
-                    row |= {
-                        field: getattr(file, field)
-                        for field in schema.names
-                        if field not in ("number", "error")
-                    }
-                except (Invalid, PositionTrimmed) as error:
-                    row["error"] = str(error)
-                yield pa.RecordBatch.from_pylist([row], schema=schema)
-
-    def _parts(self, segment: SealedSegment) -> Iterator[DecodedBatch]:
-        from trunkline.log.decoding import decode
-
-        database = connection.db(self._dsn)
-        reach = segment.first_offset
-        while reach <= segment.last_offset:
-            rows = database.run(
-                calls.fetch(
-                    segment.topic,
-                    segment.partition,
-                    reach,
-                    max_messages=segment.last_offset - reach + 1,
-                    max_bytes=_FETCH_BYTES,
-                )
-            )
-            if not rows:
-                return
-            yield from map(decode, rows)
-            reach = rows[-1].last_offset + 1
 
 
 class TopicArchive:
@@ -344,7 +266,6 @@ class TopicArchive:
             self.location,
             incarnation=self.incarnation,
             before=before,
-            delta=self._format == "delta",
             manifest=self._manifest,
         )
 
@@ -352,12 +273,6 @@ class TopicArchive:
         """The files that the archive consists of."""
         rows = self._db.run(calls.archives(self._topic))
         return {file.path for row in rows if row.location == self.location for file in row.files}
-
-
-def file_name(segment: SealedSegment, incarnation: int) -> str:
-    """A name that no other attempt uses; it tells which life of the server wrote the file."""
-    offsets = f"{segment.first_offset:020d}-{segment.last_offset:020d}"
-    return f"{segment.partition}/{offsets}-{incarnation}-{uuid4().hex}.parquet"
 
 
 def _archivable(db: Db, topics: Sequence[str] | None) -> list[SealedSegment]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
-from pyarrow.fs import FileSelector, FileType
+from pyarrow.fs import FileSelector, FileType, LocalFileSystem
 
 from trunkline.core import telemetry
 from trunkline.core.errors import BadRequest, Conflict
@@ -14,7 +16,8 @@ from trunkline.log.archived import open_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
+
+    from pyarrow.fs import FileSystem
 
     from trunkline.log.models import Topic
 
@@ -25,42 +28,72 @@ _MARK = "_trunkline.json"
 
 
 def claim_folder(location: str, topic: Topic) -> None:
-    """Make the folder of a topic, or see that it is; `Conflict` when it is another topic's."""
+    """Make the folder of a topic, or see that it is; `Conflict` when it is anything else."""
     filesystem, path = open_location(location)
-    mine = {
-        "topic": topic.topic,
-        "topic_id": topic.topic_id,
-        "created_at": topic.created_at.isoformat(),
-    }
+    mine = json.dumps(
+        {
+            "topic": topic.topic,
+            "topic_id": topic.topic_id,
+            "created_at": topic.created_at.isoformat(),
+        }
+    )
     mark = f"{path}/{_MARK}"
-    if filesystem.get_file_info(mark).type is FileType.NotFound:
+    said = _read(filesystem, mark)
+    found = None if said is None else _parsed(said)
+    if found is not None:
+        if found != (topic.topic, topic.topic_id, topic.created_at):
+            raise Conflict(
+                f'{location} is the archive of another topic "{topic.topic}":'
+                f" {(said or b'').decode()[:200]}.",
+                hint="The topic was made anew, or belongs to another database: choose another"
+                " location, or move the folder away.",
+            )
+    elif _is_empty(filesystem, path):
         try:
-            filesystem.create_dir(path, recursive=True)
-            with filesystem.open_output_stream(mark) as stream:
-                stream.write(json.dumps(mine).encode())
+            _write(filesystem, path, mine)
         except OSError as error:
             raise BadRequest(f"{location} cannot be written: {error}.") from error
-        return
-    with filesystem.open_input_stream(mark) as stream:
-        said = stream.read()
-    if not _same(said, topic):
+    else:
         raise Conflict(
-            f'{location} is the archive of another topic "{topic.topic}": {said.decode()[:200]}.',
-            hint="The topic was made anew, or belongs to another database: choose another location,"
-            " or move the folder away.",
+            f"{location} is not empty and does not say that it is the archive of a topic.",
+            hint=f"Choose another location. If it is the archive of this topic, {_MARK} in it must"
+            f" say: {mine}",
         )
 
 
-def _same(said: bytes, topic: Topic) -> bool:
-    from datetime import datetime
+def _read(filesystem: FileSystem, mark: str) -> bytes | None:
+    """What the mark of a folder says; None when there is none."""
+    if filesystem.get_file_info(mark).type is FileType.NotFound:
+        return None
+    with filesystem.open_input_stream(mark) as stream:
+        said: bytes = stream.read()
+    return said
 
+
+def _parsed(said: bytes) -> tuple[Any, Any, datetime] | None:
+    """Whose a folder is; None for a mark that makes no sense."""
     try:
         found: dict[str, Any] = json.loads(said)
-        created = datetime.fromisoformat(found["created_at"])
+        return found["topic"], found["topic_id"], datetime.fromisoformat(found["created_at"])
     except (ValueError, KeyError, TypeError):
-        return False
-    mine = (topic.topic, topic.topic_id, topic.created_at)
-    return (found.get("topic"), found.get("topic_id"), created) == mine
+        return None
+
+
+def _is_empty(filesystem: FileSystem, path: str) -> bool:
+    """Whether a folder holds nothing but, maybe, a mark that a run which died did not finish."""
+    entries = filesystem.get_file_info(FileSelector(path, allow_not_found=True))
+    return all(info.base_name.startswith(_MARK) for info in entries)
+
+
+def _write(filesystem: FileSystem, path: str, text: str) -> None:
+    """Mark a folder; where files grow under their name, whole or not at all."""
+    filesystem.create_dir(path, recursive=True)
+    local = isinstance(filesystem, LocalFileSystem)
+    place = f"{path}/{_MARK}.{uuid4().hex}" if local else f"{path}/{_MARK}"
+    with filesystem.open_output_stream(place) as stream:
+        stream.write(text.encode())
+    if local:
+        filesystem.move(place, f"{path}/{_MARK}")
 
 
 def incarnation_of(path: str) -> int | None:
@@ -74,7 +107,6 @@ def remove_orphans(
     *,
     incarnation: int,
     before: datetime,
-    delta: bool,
     manifest: Callable[[], set[str]],
 ) -> int:
     """Remove files that this life of the server wrote and nothing refers to; how many."""
@@ -90,12 +122,20 @@ def remove_orphans(
     if not found:
         return 0
     needed = manifest()  # after the listing: what is not in it now was not noted meanwhile
-    if delta:
+    # whatever this run writes: earlier ones may have kept a table
+    if filesystem.get_file_info(f"{root}/_delta_log").type is not FileType.NotFound:
         from trunkline.spark.jobs.archive_delta import delta_files
 
         needed |= delta_files(location)
-    orphans = [info for info in found if info.path.removeprefix(f"{root}/") not in needed]
-    for info in orphans:
-        filesystem.delete_file(info.path)
-        logger.info("removed the file of a run that died", file=info.path)
-    return len(orphans)
+    removed = 0
+    for info in found:
+        if info.path.removeprefix(f"{root}/") in needed:
+            continue
+        try:
+            filesystem.delete_file(info.path)
+        except OSError as error:
+            logger.warning("a file of a run that died stays", file=info.path, error=str(error))
+        else:
+            logger.info("removed the file of a run that died", file=info.path)
+            removed += 1
+    return removed

@@ -14,17 +14,19 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.errors import Conflict
+from trunkline.core.errors import Conflict, Invalid
 from trunkline.spark import connection, tube_rows
+from trunkline.spark.columns import spark_name
 from trunkline.spark.jobs.job import silent
 from trunkline.spark.jobs.sync import Sync
 from trunkline.spark.jobs.targets import pairs
 from trunkline.tube import calls
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
     from trunkline.spark.attached import Attached
     from trunkline.spark.jobs.job import Progress
@@ -180,22 +182,21 @@ class _Comparison:
 
         as_of = datetime.now(UTC)
         report = Audit(self._table.relation, self._target.name, as_of)
-        ours = self._digested(self._origin)
-        present = self._target.read(self._spark)
-        if present is None:
-            present = self._origin.limit(0)
-        theirs = self._digested(present.select(*self._origin.columns))
+        ours, theirs = self._digested(self._origin), self._digested(self._present())
         if keys is not None:
             chosen = self._spark.createDataFrame([(key,) for key in keys], "__key string")
             ours = ours.join(f.broadcast(chosen), "__key", "left_semi")
             theirs = theirs.join(f.broadcast(chosen), "__key", "left_semi")
-        both = _buckets(ours).alias("a").join(_buckets(theirs).alias("b"), "__bucket", "full")
-        counted = both.select(
-            "__bucket",
-            f.coalesce("a.n", f.lit(0)).alias("n"),
-            f.coalesce("b.n", f.lit(0)).alias("m"),
-            (~f.col("a.digest").eqNullSafe(f.col("b.digest"))).alias("differs"),
-        ).collect()
+        counted = (
+            _beside(ours, theirs, "__bucket")
+            .select(
+                "__bucket",
+                f.coalesce("a.n", f.lit(0)).alias("n"),
+                f.coalesce("b.n", f.lit(0)).alias("m"),
+                (~f.col("a.digest").eqNullSafe(f.col("b.digest"))).alias("differs"),
+            )
+            .collect()
+        )
         report.rows = sum(row.n for row in counted)
         report.target_rows = sum(row.m for row in counted)
         report.differing_buckets = sorted(row["__bucket"] for row in counted if row.differs)
@@ -203,14 +204,13 @@ class _Comparison:
             return report, []
         here = f.col("__bucket").isin(report.differing_buckets)
         rows = (
-            ours.where(here)
-            .alias("a")
-            .join(theirs.where(here).alias("b"), "__key", "full")
-            .where(~f.col("a.__digest").eqNullSafe(f.col("b.__digest")))
+            _beside(ours.where(here), theirs.where(here), "__key")
+            .where(~f.col("a.digest").eqNullSafe(f.col("b.digest")))
             .select(
                 "__key",
-                f.when(f.col("b.__digest").isNull(), "missing")
-                .when(f.col("a.__digest").isNull(), "extra")
+                f.when(f.col("b.n").isNull(), "missing")
+                # none here, or more of one key than a table can have
+                .when(f.col("b.n") > f.coalesce("a.n", f.lit(0)), "extra")
                 .otherwise("different")
                 .alias("kind"),
             )
@@ -221,56 +221,110 @@ class _Comparison:
             raise Conflict(
                 f"more than {_MOST_KEYS} rows differ.", hint="Bring all of them down: a backfill."
             )
+        if not rows:  # what differed was under way, and has arrived
+            report.differing_buckets, report.target_rows = [], report.rows
         for row in rows:
             setattr(report, row.kind, getattr(report, row.kind) + 1)
         differing = sorted(row["__key"] for row in rows)
         report.sample = differing[:_SAMPLE]
         return report, differing
 
+    def _present(self) -> DataFrame:
+        """What is downstream."""
+        found = self._target.read(self._spark)
+        if found is None:
+            return self._origin.limit(0)
+        if missing := [name for name in self._origin.columns if name not in found.columns]:
+            raise Invalid(
+                f"{self._target.name} has no column {', '.join(missing)},"
+                f" which {self._table.relation} has.",
+                hint="Add it downstream, then bring all rows down: a backfill.",
+            )
+        return found
+
     def _digested(self, rows: DataFrame) -> DataFrame:
+        """Key, digest and bucket of every row, by the columns of the table and in their types."""
         from pyspark.sql import functions as f
 
-        columns = [f.col(f"`{name}`") for name in sorted(rows.columns)]
-        key = self._key()
+        given = {field.name: field.dataType for field in rows.schema}
+        values = {
+            field.name: _converted(f.col(spark_name(field.name)), given[field.name], field.dataType)
+            for field in sorted(self._origin.schema, key=lambda field: field.name)
+        }
+        parts = [
+            part
+            for name, value in values.items()
+            # hashes pass over nulls: whether there is one is a value of its own
+            for part in (f.col(spark_name(name)).isNull(), *_hashed(value, self._kind(name)))
+        ]
+        key = self._key(values)
         return rows.select(
             key.alias("__key"),
-            f.xxhash64(*columns).alias("__digest"),
+            f.xxhash64(*parts).alias("__digest"),
             f.pmod(f.xxhash64(key), f.lit(BUCKETS)).cast("int").alias("__bucket"),
         )
 
-    def _key(self) -> Column:
+    def _kind(self, name: str) -> DataType:
+        return self._origin.schema[name].dataType
+
+    def _key(self, values: Mapping[str, Column]) -> Column:
         """The key as tubes write it: the text of one column, or a JSON array of several."""
         from pyspark.sql import functions as f
 
-        texts = [self._text(name) for name in self._table.key_columns]
+        texts = [_text(values[name], self._kind(name)) for name in self._table.key_columns]
         if len(texts) == 1:
             return texts[0]
         return f.to_json(f.array(*texts))
 
-    def _text(self, name: str) -> Column:
-        """A column as a text that the server reads as the same value, whatever its time zone is."""
-        from pyspark.sql import functions as f
-        from pyspark.sql import types as t
 
-        column = f.col(f"`{name}`")
-        kind = self._origin.schema[name].dataType
-        if isinstance(kind, t.TimestampType):
-            column = f.to_utc_timestamp(column, f.current_timezone())
-            return f.concat(column.cast("string"), f.lit("+00"))
-        if isinstance(kind, t.BinaryType):
-            return f.concat(f.lit("\\x"), f.lower(f.hex(column)))
-        return column.cast("string")
+def _converted(column: Column, given: DataType, wanted: DataType) -> Column:
+    """A value in the type of the table; null when it does not survive the way there and back."""
+    from pyspark.sql import functions as f
+
+    if given == wanted:
+        return column
+    value = column.try_cast(wanted)
+    return f.when(value.try_cast(given).eqNullSafe(column), value)
 
 
-def _buckets(rows: DataFrame) -> DataFrame:
+def _hashed(column: Column, kind: DataType) -> list[Column]:
+    """What is hashed of a value so that no other comes to the same."""
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    if not isinstance(kind, t.ArrayType):
+        return [column]
+    elements = f.transform(column, lambda one: f.struct(one.isNull(), one))
+    return [f.size(column), elements]
+
+
+def _text(column: Column, kind: DataType) -> Column:
+    """A value as a text that the server reads as the same, whatever its time zone is."""
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.TimestampType):
+        column = f.to_utc_timestamp(column, f.current_timezone())
+        return f.concat(column.cast("string"), f.lit("+00"))
+    if isinstance(kind, t.BinaryType):
+        return f.concat(f.lit("\\x"), f.lower(f.hex(column)))
+    return column.cast("string")
+
+
+def _beside(ours: DataFrame, theirs: DataFrame, by: str) -> DataFrame:
+    """Count and digest of the rows of both sides, as ``a`` and ``b``."""
+    return _summed(ours, by).alias("a").join(_summed(theirs, by).alias("b"), by, "full")
+
+
+def _summed(rows: DataFrame, by: str) -> DataFrame:
     from pyspark.sql import functions as f
 
     return (
-        rows.groupBy("__bucket")
+        rows.groupBy(by)
         .agg(
             f.count("*").alias("n"),
             f.expr("bit_xor(__digest)").alias("x"),
             f.sum(f.col("__digest").cast("decimal(38,0)")).alias("s"),
         )
-        .select("__bucket", "n", f.concat_ws(":", "n", "x", "s").alias("digest"))
+        .select(by, "n", f.concat_ws(":", "n", "x", "s").alias("digest"))
     )

@@ -22,11 +22,12 @@ from trunkline.core.errors import Conflict, Invalid, LeaseLost, Unavailable
 from trunkline.spark import calls as spark_calls
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.arrivals import Arrivals
+from trunkline.spark.columns import quoted, spark_name
 from trunkline.spark.jobs.changes import Changes
 from trunkline.spark.jobs.job import plain_failures, silent, slots
 from trunkline.spark.jobs.targets import Applied, pairs
 from trunkline.spark.tube_lanes import Lanes
-from trunkline.spark.tube_rows import DELETED, Span
+from trunkline.spark.tube_rows import DELETED, Slice, Span
 from trunkline.tube import calls
 
 if TYPE_CHECKING:
@@ -279,6 +280,11 @@ class Sync:
         app = f"sync {self._tube} {relation} {target.name}"
         return app, target.next_batch(app)
 
+    def _columns(self, relation: str) -> list[str]:
+        """What a round brings of a table, and so what its target takes."""
+        everything = Slice(self._dsn, self._tube, self._tables[relation].relation, "columns")
+        return [name for name in tube_rows.schema_of(everything).names if name != DELETED]
+
     def _collect(self, relation: str) -> None:
         """Delete downstream what the table does not have; only we write there, so that is safe."""
         table, target = self._tables[relation], self._targets[relation]
@@ -293,14 +299,15 @@ class Sync:
                 )
             return
         keys = list(table.key_columns)
-        listed = ", ".join(f'"{name}"' for name in keys)
+        listed = ", ".join(map(quoted, keys))
         origin = (
             self._spark.read.format("trunkline.table")
             .option("dsn", self._dsn)
             .option("query", f"select {listed} from {table.relation} r where {table.condition}")
             .load()
         )
-        gone = garbage(present, origin, keys).persist()
+        names = [name for name in self._columns(relation) if name in present.columns]
+        gone = garbage(present.select(*map(spark_name, names)), origin, keys).persist()
         try:
             if gone.count():
                 target.write(gone, keys, *self._next(relation))

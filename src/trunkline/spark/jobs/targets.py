@@ -99,14 +99,9 @@ class DeltaTable(Target):
             )
 
     def read(self, spark: SparkSession) -> DataFrame | None:
-        from deltalake import DeltaTable as Stored
+        from trunkline.spark.delta_frame import frame_of
 
-        if not Stored.is_deltatable(self.path):
-            return None
-        files = Stored(self.path).file_uris()
-        if not files:
-            return None
-        return spark.read.option("mergeSchema", "true").parquet(*files)
+        return frame_of(spark, self.path)
 
 
 @dataclass(frozen=True)
