@@ -461,3 +461,24 @@ def test_a_table_is_attached_otherwise_once_those_who_write_to_it_are_done(
     b.rollback()
     a.commit()
     attach(b, shard="2")
+
+
+@pytest.mark.parametrize("of_the_tube", [True, False])
+def test_a_condition_is_changed_once_those_who_write_by_the_one_before_are_done(
+    two_sessions: TwoSessions, of_the_tube: bool
+) -> None:
+    """Else a backfill that follows could miss what they commit: the condition of before let it."""
+    a, b, watcher = two_sessions.a, two_sessions.b, two_sessions.watcher
+    watcher.execute(ORDERS)
+    change = ensure if of_the_tube else attach
+    ensure(watcher)
+    attach(watcher)
+    change(watcher, condition="id > 100")
+    a.execute("insert into orders values (1)")
+    watcher.execute("select trunkline.config_set('tube.attach_patience', '0')")
+    with refused("TL409"):
+        change(b, condition="id > 0")
+    b.rollback()
+    change(watcher, condition="id > 100")  # the same again waits for nobody
+    a.commit()
+    change(b, condition="id > 0")

@@ -19,8 +19,8 @@ begin
     return present;
   end if;
   owner := trunkline._tube_hold(owner.tube_id);
-  if present.attachment is not null and (present.shard, present.shard_expression, present.key_columns, present.key_types)
-     is distinct from (wanted.shard, wanted.shard_expression, wanted.key_columns, wanted.key_types) then
+  if present.attachment is not null and (present.shard, present.shard_expression, present.condition, present.key_columns, present.key_types)
+     is distinct from (wanted.shard, wanted.shard_expression, wanted.condition, wanted.key_columns, wanted.key_types) then
     -- what is being written is captured as before: a backfill after this call must see it
     perform trunkline._hook_lock(array(select trunkline._hook_tree(relation)), 'share row exclusive', 'tube.attach');
   end if;
