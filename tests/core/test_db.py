@@ -169,6 +169,7 @@ def test_every_named_class_is_in_the_table() -> None:
         ("do $$ begin raise sqlstate '57014'; end $$", errors.DatabaseError, ""),
         ("do $$ begin raise sqlstate '42501'; end $$", errors.Forbidden, "Grant trunkline"),
         ("do $$ begin raise sqlstate '25006'; end $$", errors.DatabaseError, "takes only reads"),
+        ("execute another_session_prepared_it", errors.DatabaseError, "TRUNKLINE_PREPARE=false"),
     ],
 )
 def test_other_states_are_told_by_what_can_be_done_about_them(

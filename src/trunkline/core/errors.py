@@ -148,6 +148,12 @@ _CLASHES = {"40001", "40P01"}
 # Told of a value on its way to a function of ours: a number beyond bigint, \u0000 in JSON.
 _BAD_VALUE = {"22003", "22P05"}
 _MISSING_SCHEMA = {"3F000", "42883", "42P01"}
+_POOLED = "Behind a pooler in transaction mode nothing can be prepared: set TRUNKLINE_PREPARE=false."
+_HINTS = {
+    "25006": "The database takes only reads: a standby, or default_transaction_read_only is on.",
+    "26000": _POOLED,
+    "42P05": _POOLED,
+}
 
 
 def is_disconnect(error: psycopg.Error) -> bool:
@@ -184,8 +190,7 @@ def from_database(error: psycopg.Error) -> TrunklineError:
         return kind(message, hint=hint or 'Name it as SQL does: schema.table, or "Table".')
     if state in _BAD_VALUE or (state is None and isinstance(error, psycopg.DataError)):
         return Invalid(" ".join(filter(None, (f"{message}.", diag.message_detail))), hint=hint)
-    if state == "25006":
-        hint = "The database takes only reads: a standby, or default_transaction_read_only is on."
+    hint = hint or _HINTS.get(state or "", "")
     return DatabaseError(message, sqlstate=state, hint=hint)
 
 
