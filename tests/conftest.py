@@ -6,6 +6,7 @@ import pytest
 
 pytest_plugins = [
     "tests.fixtures.opensearch",
+    "tests.fixtures.pooler",
     "tests.fixtures.postgres",
     "tests.fixtures.programs",
     "tests.fixtures.proxy",

@@ -148,7 +148,9 @@ _CLASHES = {"40001", "40P01"}
 # Told of a value on its way to a function of ours: a number beyond bigint, \u0000 in JSON.
 _BAD_VALUE = {"22003", "22P05"}
 _MISSING_SCHEMA = {"3F000", "42883", "42P01"}
-_POOLED = "Behind a pooler in transaction mode nothing can be prepared: set TRUNKLINE_PREPARE=false."
+_POOLED = (
+    "Behind a pooler in transaction mode nothing can be prepared: set TRUNKLINE_PREPARE=false."
+)
 _HINTS = {
     "25006": "The database takes only reads: a standby, or default_transaction_read_only is on.",
     "26000": _POOLED,
