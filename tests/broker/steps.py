@@ -44,7 +44,7 @@ begin
   perform trunkline.log_delete(t.topic) from trunkline.log_topic t;
   foreach name in array array[  -- TRUNCATE of every slot of every ring would take longer
     'lease', 'owner', 'party', 'tick', 'cursor', 'cursor_key', 'event', 'event_due', 'delivery',
-    'webhook_log',
+    'webhook_log', 'broker_subscription_aside',
     'broker_topic', 'broker_group', 'broker_condition', 'broker_watched_table'] loop
     execute format('delete from trunkline.%I', name);
   end loop;

@@ -18,7 +18,7 @@ from tests.broker.groups import (
     subscribe,
 )
 from tests.broker.steps import publish, tick
-from tests.fixtures.asking import ask, call, refused, writing_nothing
+from tests.fixtures.asking import ask, call, called, refused, writing_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -497,6 +497,87 @@ def test_a_subscription_that_somebody_holds_lets_others_catch_up(
     other.rollback()
     match(session)
     assert [one.topic for one in read(session, "held")] == ["a"]
+
+
+@pytest.mark.parametrize("ends", ["commit", "rollback"])
+def test_a_subscription_that_fails_while_somebody_holds_it_makes_nobody_wait(
+    session: Session, other: Session, ends: str
+) -> None:
+    session.execute("set statement_timeout = '10s'")
+    bad = subscribe(session, "bad", "1 / (e.payload)::int > -2")
+    subscribe(session, "good")
+    other.execute(
+        "update trunkline.broker_subscription set expiry = '1 day' where subscription = %s", [bad]
+    )
+    for number in (1, 0, 2):
+        publish(session, "a", number)
+    assert received(session, "good") == [1, 0, 2]
+    publish(session, "a", 3)
+    assert received(session, "good") == [1, 0, 2, 3]
+
+    getattr(other, ends)()
+
+    match(session)
+    assert (quarantined(session, bad) or ("", 0))[1] == 2
+    call(session, "broker_resume", subscription=bad)
+    assert received(session, "bad") == [1, 2, 3]
+
+
+def test_a_slow_condition_is_set_aside_though_somebody_holds_a_subscription_of_it(
+    session: Session, other: Session
+) -> None:
+    session.execute("set statement_timeout = '10s'")
+    slow = subscribe(session, "slow", SLOW)
+    subscribe(session, "quick")
+    publish(session, "order", {"text": ENDLESS})
+    tick(session)
+    call(other, "broker_unsubscribe", subscription=slow)
+    condition = ask(session, "select min(condition_id) from trunkline.broker_subscription")
+
+    assert call(session, "broker_quarantine", error="too slow", condition_id=condition) == [(1,)]
+    assert received(session, "quick") == [{"text": ENDLESS}]
+    assert call(session, "broker_match_try", condition_id=condition) == [(None,)]
+
+    other.commit()
+    match(session)
+    assert ask(session, "select count(*) from trunkline.broker_subscription_aside") == 0
+
+
+def test_a_subscription_that_was_held_is_shown_in_quarantine_and_can_be_resumed_at_once(
+    session: Session, other: Session
+) -> None:
+    bad = subscribe(session, condition="1 / (e.payload)::int > -2")
+    other.execute(
+        "update trunkline.broker_subscription set expiry = '1 day' where subscription = %s", [bad]
+    )
+    for number in (0, 1):
+        publish(session, "a", number)
+    match(session)
+    [shown] = called(session, "broker_subscriptions")
+    assert (shown["state"], shown["matched_up_to"], shown["error_position"]) == (
+        "quarantined",
+        0,
+        1,
+    )
+
+    other.rollback()
+
+    call(session, "broker_resume", subscription=bad)
+    assert received(session) == [1]
+
+
+def test_what_a_subscription_that_is_set_aside_has_not_seen_stays(
+    session: Session, other: Session
+) -> None:
+    bad = subscribe(session, "bad", "1 / (e.payload)::int > -2")
+    call(session, "config_set", name="broker.retention", value="0")
+    other.execute(
+        "update trunkline.broker_subscription set expiry = '1 day' where subscription = %s", [bad]
+    )
+    publish(session, "a", 0)
+    match(session)
+
+    assert ask(session, "select trunkline._event_keep_from()") == 1
 
 
 def test_a_position_to_begin_at_counts_though_the_matcher_was_there_before_the_commit(

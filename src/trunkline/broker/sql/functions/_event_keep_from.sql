@@ -6,7 +6,8 @@ returns bigint language plpgsql stable as $$
 declare
   beyond bigint := trunkline.broker_head() + 1;
   now_ timestamptz := clock_timestamp();
-  held bigint := least(trunkline._delivery_keep_position(), (select min(s.caught_up_to) + 1 from trunkline.broker_subscription s));
+  held bigint := least(trunkline._delivery_keep_position(), (select min(s.caught_up_to) + 1 from trunkline.broker_subscription s),
+    (select min(a.matched) + 1 from trunkline.broker_subscription_aside a));
 begin
   if held is not null then
     held := greatest(held, coalesce(trunkline._tick_first_since('event', now_ - trunkline._setting('broker.hold')::interval), beyond));

@@ -2,7 +2,8 @@
    are found by the hash of what must be equal, where the condition has such a part: OFFSET 0 lets no statistics decide
    otherwise, and lets the condition see only the rows that are meant for it, so that it fails on no others.
    With one subscription given, for that alone, whether it is matched with the others or catches up; ranges leave only
-   some of the events and subscriptions.  source: where the events at hand are. */
+   some of the events and subscriptions.  Those that are set aside while somebody holds their rows are left out.
+   source: where the events at hand are. */
 create or replace function trunkline._match_statement(condition trunkline.broker_condition, alone trunkline.broker_subscription default null,
   places int4range default '(,)', among int8range default '(,)', source text default 'pg_temp.trunkline_batch')
 returns text language sql stable as $$
@@ -14,6 +15,7 @@ returns text language sql stable as $$
     case when alone.subscription is null
          then format('select * from trunkline.broker_subscription_live l where l.condition_id = %s and l.subscription <@ %L::int8range', condition.condition_id, among)
               || coalesce(' and l.key_hash = hash_record_extended(' || condition.event_key || ', 0)', '')
+              || coalesce((select format(' and l.subscription <> all (%L::bigint[])', array_agg(a.subscription)) from trunkline.broker_subscription_aside a having count(*) > 0), '')
          else format('select %L::bigint as subscription, %L::text as group_name, %L::jsonb as params, %L::bigint as from_position', alone.subscription,
                 (select g.group_name from trunkline.broker_group g where g.group_id = alone.group_id), alone.params, alone.from_position) end,
     condition.expression);

@@ -1,5 +1,6 @@
 /* One round for a subscription that began with the history, or goes on after a quarantine: the next part of the history is
    matched for it alone.  When it has come to where the matcher stands it is matched with all others.
+   Subscriptions that were set aside while somebody held their rows go into quarantine when nobody does.
    Returns how many positions it moved; 0 when nobody is behind, or another process works.  TL400 unless in READ COMMITTED. */
 create or replace function trunkline.broker_catch_up(max_events int default null)
 returns int language plpgsql security definer set search_path = pg_catalog, pg_temp set jit = off as $$
@@ -13,13 +14,14 @@ declare
   reached bigint;
 begin
   perform trunkline._isolation_check('Matching');
-  if late.subscription is null then
+  if late.subscription is null and not exists (select from trunkline.broker_subscription_aside) then
     return 0;
   end if;
   perform 1 from trunkline.cursor_key k where k.cursor_id = number for no key update skip locked;
   if not found then
     return 0;
   end if;
+  perform trunkline._broker_quarantine_noted();
   late := trunkline._match_late_held();
   if late.subscription is null then
     return 0;

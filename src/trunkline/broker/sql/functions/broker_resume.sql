@@ -9,7 +9,10 @@ begin
   select s.* into present from trunkline.broker_subscription s where s.subscription = broker_resume.subscription for no key update;
   if not found then
     perform trunkline._subscription_missing(subscription);
-  elsif present.quarantined_at is null then
+  end if;
+  perform trunkline._broker_quarantine_noted(subscription);
+  select s.* into present from trunkline.broker_subscription s where s.subscription = broker_resume.subscription;
+  if present.quarantined_at is null then
     perform trunkline._raise('TL409', format('subscription %s is not in quarantine.', subscription), 'See broker_subscriptions().');
   end if;
   update trunkline.broker_subscription s
