@@ -432,6 +432,51 @@ def test_a_group_that_was_behind_for_too_long_is_told_what_has_left(session: Ses
     assert received(session) == ["new"]
 
 
+def test_a_group_that_does_not_last_is_told_what_has_left(session: Session) -> None:
+    subscribe(session, expiry="1 day")
+    fill(session, rounds=1)
+    Member(session).join()
+    age(session, timedelta(hours=5))
+    rotate(session)
+    assert ask(session, "select count(*) from trunkline.delivery") == 0
+
+    with refused("TL410"):
+        read(session)
+
+    call(session, "broker_seek", group_name="billing", up_to=0)
+    publish(session, "order", "new")
+    assert received(session) == ["new"]
+
+
+def test_a_group_that_does_not_last_and_has_read_all_is_told_nothing(session: Session) -> None:
+    subscribe(session, expiry="1 day")
+    fill(session, rounds=1)
+    Member(session).commit_all()
+    age(session, timedelta(hours=5))
+    rotate(session)
+
+    publish(session, "order", "new")
+
+    assert received(session) == ["new"]
+
+
+def test_retention_waits_for_nobody_who_holds_a_group(session: Session, other: Session) -> None:
+    session.execute("set statement_timeout = '10s'")
+    subscribe(session)
+    fill(session, rounds=1)
+    Member(session).join()
+    age(session, timedelta(days=4))
+    subscribe(other, handler="new")
+
+    rotate(session)
+    assert ask(session, "select sum(n) from trunkline.delivery") == len(KEYS)
+
+    other.commit()
+    rotate(session)
+    with refused("TL410"):
+        read(session)
+
+
 def test_a_handler_for_which_nothing_comes_holds_back_nobody(session: Session) -> None:
     subscribe(session, condition={"topic": "rare"}, handler="rare")
     subscribe(session, condition={"topic": "order"}, handler="orders")

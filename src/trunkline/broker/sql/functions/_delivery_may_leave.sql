@@ -1,28 +1,43 @@
-/* A slot of deliveries may leave when it is older than broker.retention and every handler of a lasting group has read it,
-   or when it is older than broker.hold.  A group that had not read its part then learns it by trimmed_to. */
+/* A slot of deliveries may leave when it is older than broker.retention and every handler of a lasting group has read what is
+   in it for that handler, or when it is older than broker.hold.  A group that had not read its part then learns it by
+   trimmed_to, whether it lasts or not.  Waits for nobody: while somebody holds the row of such a group the slot stays. */
 create or replace function trunkline._delivery_may_leave(ring text, slot int)
 returns boolean language plpgsql as $$
 declare
+  child text := ring || '_' || slot;
   kept interval := trunkline._setting('broker.retention')::interval;
   held interval := greatest(trunkline._setting('broker.hold')::interval, kept);
   newest timestamptz;
-  behind jsonb;
+  behind record;
+  told int;
 begin
-  execute format('select max(d.at) from trunkline.%I d', ring || '_' || slot) into newest;
+  execute format('select max(d.at) from trunkline.%I d', child) into newest;
   if newest > clock_timestamp() - kept then
     return false;
   end if;
   execute format($sql$
-    select jsonb_agg(jsonb_build_object('group_id', p.group_id, 'up_to', p.last_one))
-      from (select d.group_id, d.lane, max(d.first + d.n - 1) as last_one from trunkline.%I d group by 1, 2) p
-      join trunkline.broker_group g on g.group_id = p.group_id and g.lasting
-     where p.last_one > coalesce((select min(trunkline._broker_position(h.group_id, h.handler, p.lane)) from trunkline.broker_handler h where h.group_id = p.group_id), g.begins_after) $sql$,
-    ring || '_' || slot) into behind;
-  if behind is not null and newest > clock_timestamp() - held then
+    select array_agg(b.group_id) as groups, array_agg(b.up_to) as up_tos, bool_or(b.lasting) as hold
+      from (select p.group_id, max(p.last_one) as up_to, g.lasting, g.trimmed_to
+              from (select d.group_id, d.lane, max(d.first + d.n - 1) as last_one from trunkline.%1$I d group by 1, 2) p
+              join trunkline.broker_group g on g.group_id = p.group_id
+             where case when exists (select from trunkline.broker_handler h where h.group_id = p.group_id)
+                        then exists (select from trunkline.broker_handler h
+                                      cross join lateral (select trunkline._broker_position(h.group_id, h.handler, p.lane) as up_to offset 0) c
+                                      where h.group_id = p.group_id and c.up_to < p.last_one
+                                        and (h.subscriptions is null or exists (
+                                          select from trunkline.%1$I d cross join lateral unnest(d.subscriptions) with ordinality u (subscription, place)
+                                           where d.group_id = p.group_id and d.lane = p.lane and d.first + u.place - 1 > c.up_to and u.subscription = any (h.subscriptions))))
+                        else p.last_one > g.begins_after end
+             group by p.group_id, g.lasting, g.trimmed_to) b $sql$, child) into behind;
+  if behind.hold and newest > clock_timestamp() - held then
     return false;
   end if;
-  update trunkline.broker_group g set trimmed_to = greatest(g.trimmed_to, b.up_to)
-    from (select r.group_id, max(r.up_to) as up_to from jsonb_to_recordset(behind) r (group_id int, up_to bigint) group by 1) b
-   where g.group_id = b.group_id and g.trimmed_to < b.up_to;
+  perform 1 from trunkline.broker_group g where g.group_id = any (behind.groups) order by g.group_id for no key update skip locked;
+  get diagnostics told = row_count;
+  if told < cardinality(behind.groups) then
+    return false;
+  end if;
+  update trunkline.broker_group g set trimmed_to = b.up_to
+    from unnest(behind.groups, behind.up_tos) b (group_id, up_to) where g.group_id = b.group_id and g.trimmed_to < b.up_to;
   return true;
 end $$;
