@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from psycopg.types.json import Jsonb
 from tests.broker.groups import Member, last_delivery, match, read, received, subscribe
 from tests.broker.steps import publish
 from tests.fixtures.asking import ask, call, refused, writing_nothing
@@ -265,12 +266,37 @@ def test_a_read_is_told_of_events_that_have_left_before_their_deliveries(
     for number in range(5):
         publish(session, "order", number)
     match(session)
-    session.execute("delete from trunkline.event where payload < '3'")
+    Member(session).join()
+    session.execute("delete from trunkline.event where payload in ('0', '1', '3')")
 
-    assert [one.payload for one in read(session)] == [3, 4]
+    for most in (1, 2, 10):
+        with refused("TL410") as caught:
+            read(session, max_events=most)
+        assert f'"first": {min(most, 2) + 1}' in str(caught.value.diag.message_detail)
+    call(session, "broker_seek", group_name="billing", up_to=2)
+    assert [one.payload for one in read(session)] == [2]  # what lies behind the next gap waits
     with refused("TL410") as caught:
-        read(session, max_events=2)
-    assert '"first": 3' in str(caught.value.diag.message_detail)
+        read(session, from_position=4)
+    assert '"first": 5' in str(caught.value.diag.message_detail)
+    assert [one.payload for one in read(session, from_position=5)] == [4]
+
+
+def test_events_that_have_left_hold_back_no_other_lane(session: Session) -> None:
+    call(session, "broker_group", group_name="billing", lanes=2)
+    subscribe(session)
+    for key in KEYS:
+        publish(session, "order", key, key=key)
+    match(session)
+    there = {one.lane: one.payload for one in read(session)}
+    session.execute("delete from trunkline.event where payload = %s", [Jsonb(there[0])])
+
+    assert {one.lane for one in read(session)} == {0, 1}
+    session.execute(
+        "delete from trunkline.event"
+        " where key in (select key from trunkline.broker_read('billing', lane => 0))"
+    )
+
+    assert {one.lane for one in read(session)} == {1}
 
 
 def test_a_peek_takes_nothing_and_a_first_read_registers_the_handler(session: Session) -> None:

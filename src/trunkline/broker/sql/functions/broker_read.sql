@@ -26,14 +26,19 @@ begin
                      from unnest(chosen) with ordinality c (lane, place) order by c.place);
   loop
     return query
-      select f.* from trunkline._broker_fetch(present, reader, chosen, reached, max_events) f where f.event_id is not null limit greatest(max_events, 1);
+      select f.lane, f.up_to, f.event_position, f.event_id, f.topic, f.key, f.payload, f.metadata, f.at, f.subscriptions, f.blocked
+        from (select r.*, bool_or(r.event_id is null) over (partition by r.lane order by r.up_to) as beyond
+                from trunkline._broker_fetch(present, reader, chosen, reached, max_events) r) f
+       where not f.beyond order by f.lane, f.up_to limit greatest(max_events, 1);
     exit when found;
-    -- nothing was for the handler as far as was looked: look further
-    select array_agg(coalesce(m.number, r.number) order by r.place) as reached, min(array[m.number, r.lane]) filter (where m.left_one is not null) as gone,
+    -- nothing was for the handler as far as was looked: look further, unless that has left
+    select array_agg(coalesce(m.number, r.number) order by r.place) as reached, min(array[m.left_one, r.lane]) filter (where m.left_one is not null) as gone,
            bool_or(m.number > r.number) as moved into further
       from unnest(chosen, reached) with ordinality r (lane, number, place)
-      left join (select f.lane, max(f.up_to) as number, max(f.up_to) filter (where f.event_position is not null) as left_one from trunkline._broker_fetch(present, reader, chosen, reached, max_events) f
-                  where f.event_id is null group by 1) m using (lane);
+      left join (select f.lane, max(f.up_to) as number, max(f.up_to) filter (where f.event_position is not null and not f.beyond) as left_one
+                   from (select e.*, bool_or(e.event_id is not null) over (partition by e.lane order by e.up_to) as beyond
+                           from trunkline._broker_fetch(present, reader, chosen, reached, max_events) e) f
+                  group by 1) m using (lane);
     if further.gone is not null then
       perform trunkline._raise('TL410', format('events of lane %s of group "%s" have left up to delivery %s: it was behind for longer than broker.hold.', further.gone[2], group_name, further.gone[1]),
         format('Go on after it: broker_seek() with up_to => %s, lane => %s.', further.gone[1], further.gone[2]),
