@@ -187,6 +187,24 @@ def test_other_topics_stay_out_of_it(session: Session) -> None:
     assert forwardable(session) == {"invoices": 1}
 
 
+@pytest.mark.parametrize(
+    "payload",
+    ["to_jsonb(repeat('x', 400000))", "to_jsonb(array_fill(1e131071::numeric, array[3]))"],
+    ids=["compressed", "short for what it says"],
+)
+def test_what_is_forwarded_together_is_bounded_by_its_size_in_the_log(
+    session: Session, payload: str
+) -> None:
+    create(session)
+    call(session, "config_set", name="log.batch_bytes", value="2000000")
+    session.execute(
+        f"insert into trunkline.event (topic, payload) select 'orders', {payload}"
+        " from generate_series(1, 10)"
+    )
+    assert [forward(session) for _ in range(5)] == [3, 3, 3, 1, 0]
+    assert sum(len(decode(batch).values) for batch in batches(session)) == 10
+
+
 def forwardable(session: Session, after: int | None = None) -> dict[str, int]:
     rows = session.execute("select * from trunkline.broker_forwardable(%s)", [after])
     return dict(rows.fetchall())

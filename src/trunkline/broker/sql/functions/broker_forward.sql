@@ -34,6 +34,12 @@ begin
   if head <= done then
     return 0;
   end if;
+  with found_ as materialized (select r.* from trunkline.broker_events(done + 1, max_events, array[broker_forward.topic], head) r),
+  enough as (  -- the running sum is read up to the first event that exceeds it: none behind that is made into text
+    select w.up_to
+      from (select f.up_to, sum(octet_length(f.payload::text) + coalesce(octet_length(f.metadata::text), 0)) over (order by f.up_to rows unbounded preceding) as bytes
+              from found_ f) w
+     where w.bytes >= most_together limit 1)
   select count(*) as seen, count(*) filter (where e.fits) as n, max(e.up_to) filter (where e.fits) as last,
          array_agg(e.event_id order by e.up_to) filter (where e.wanted) as ids,
          array_agg(convert_to(e.key, 'UTF8') order by e.up_to) filter (where e.wanted) as keys,
@@ -42,8 +48,7 @@ begin
          array_agg(e.metadata order by e.up_to) filter (where e.wanted) as headers
     into taken
     from (select s.*, s.fits and s.subscription is null as wanted
-            from (select r.*, sum(pg_column_size(r.payload)) over (order by r.up_to) - pg_column_size(r.payload) < most_together as fits
-                    from trunkline.broker_events(done + 1, max_events, array[broker_forward.topic], head) r) s) e;
+            from (select f.*, f.up_to <= coalesce((select n.up_to from enough n), head) as fits from found_ f) s) e;
   if taken.n = 0 then
     return 0;
   end if;
