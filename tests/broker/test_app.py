@@ -375,6 +375,33 @@ class Priced(BaseModel):
         return {"good": name}[name]
 
 
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [("1e5000", "4300 digits"), ("[" * 3000 + "]" * 3000, "recursion")],
+    ids=["too long a number", "too deep"],
+)
+async def test_json_that_python_cannot_hold_is_a_dead_letter_and_others_go_on(
+    app: trunkline.App, session: Session, payload: str, reason: str
+) -> None:
+    seen: list[Any] = []
+
+    @app.on("orders", group="g", batch=10)
+    async def handle(events: list[Event]) -> None:
+        seen.extend(event.payload for event in events)
+
+    async with running(app):
+        for text in ("1", payload, "2"):
+            session.execute("select trunkline.broker_publish('orders', %s::jsonb)", [text])
+        await eventually(lambda: seen == [1, 2])
+        await eventually(lambda: len(dead(session)) == 1)
+        [letter] = await app.platform.broker.dead_list()
+        shown = await app.platform.broker.dead_show(letter.retry)
+        found = await app.platform.broker.events(shown.event_position, max_events=1)
+    assert reason in letter.error
+    assert isinstance(shown.payload, str)
+    assert found[0].payload == shown.payload
+
+
 async def test_a_validator_that_fails_otherwise_is_a_failure_of_the_handler(
     app: trunkline.App, session: Session
 ) -> None:

@@ -116,6 +116,7 @@ def events(
         },
         _events,
         safe_to_repeat=True,
+        json_unread=True,
         types={"topics": "text[]", "to_position": "bigint"},
     )
 
@@ -232,6 +233,7 @@ def scan(
         },
         many(Scanned),
         safe_to_repeat=True,
+        json_unread=True,
         types={"condition": "text", "params": "jsonb", "after": "bigint", "incarnation": "int"},
     )
 
@@ -318,6 +320,7 @@ def read(
         },
         lambda rows: [Waiting(lane=row.pop("in_lane"), **row) for row in rows],
         safe_to_repeat=True,
+        json_unread=True,
         types={"lane": "int", "from_position": "bigint"},
     )
 

@@ -76,6 +76,7 @@ def fetch(
         _by_lane,
         safe_to_repeat=True,
         json_text=json_text,
+        json_unread=True,
         types={"lanes": "int[]", "after": "bigint[]"},
     )
 
@@ -111,6 +112,7 @@ def fetch_together(
         shape,
         safe_to_repeat=True,
         json_text=asked[0].json_text,
+        json_unread=True,
         types={
             "group_names": "text[]",
             "handlers": "text[]",
@@ -238,6 +240,7 @@ def retries(
         _retry_batches,
         safe_to_repeat=True,
         json_text=json_text,
+        json_unread=True,
     )
 
 
@@ -312,7 +315,13 @@ def dead_list(
 
 def dead_show(retry: int) -> Call[DeadLetterDetails]:
     """One dead letter: the event, and the error of every attempt."""
-    return Call("broker_dead_show", {"retry": retry}, one(DeadLetterDetails), safe_to_repeat=True)
+    return Call(
+        "broker_dead_show",
+        {"retry": retry},
+        one(DeadLetterDetails),
+        safe_to_repeat=True,
+        json_unread=True,
+    )
 
 
 def dead_retry(

@@ -22,6 +22,7 @@ from trunkline.broker.invocation import invoke
 from trunkline.broker.models import Event
 from trunkline.broker.topics import topics_sql
 from trunkline.core.errors import Invalid
+from trunkline.core.unread import Unread
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -99,6 +100,9 @@ class Handler:
 
     def fitted(self, event: Event) -> Any:
         """What the first parameter gets for an event; `Unfit` when the payload does not fit."""
+        for part in (event.payload, event.metadata):
+            if isinstance(part, Unread):
+                raise Unfit(f"Python cannot hold the JSON of event {event.event_id}: {part.reason}")
         if self.arguments.payload is None:
             return event
         try:

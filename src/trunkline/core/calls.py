@@ -34,6 +34,8 @@ class Call(Generic[T]):
     binary: bool = False
     json_text: bool = False
     """Whether jsonb comes as the text that the server writes, not as what it means."""
+    json_unread: bool = False
+    """Whether jsonb that Python cannot hold comes as `Unread`; otherwise the call fails."""
     types: Mapping[str, str] = field(default_factory=dict)
 
     def statement(self) -> bytes:

@@ -23,6 +23,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTi
 from trunkline.core.backoff import Backoff
 from trunkline.core.eager import EagerConnection
 from trunkline.core.errors import DatabaseError, Invalid, Unavailable, from_database, is_clash
+from trunkline.core.unread import UnreadLoader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -321,8 +322,9 @@ def at_read_committed(connection: psycopg.Connection[Any]) -> None:
 async def execute_async(connection: psycopg.AsyncConnection[Any], call: Call[T]) -> T:
     """Run a call on a connection of the caller's."""
     async with connection.cursor(row_factory=dict_row, binary=call.binary) as cursor:
-        if call.json_text:
-            cursor.adapters.register_loader("jsonb", TextLoader)
+        if call.json_text or call.json_unread:
+            loader = TextLoader if call.json_text else UnreadLoader
+            cursor.adapters.register_loader("jsonb", loader)
         try:
             await cursor.execute(call.statement(), call.values())
         except psycopg.errors.UndefinedFunction:
@@ -334,8 +336,9 @@ async def execute_async(connection: psycopg.AsyncConnection[Any], call: Call[T])
 def execute(connection: psycopg.Connection[Any], call: Call[T]) -> T:
     """The blocking twin of `execute_async`."""
     with connection.cursor(row_factory=dict_row, binary=call.binary) as cursor:
-        if call.json_text:
-            cursor.adapters.register_loader("jsonb", TextLoader)
+        if call.json_text or call.json_unread:
+            loader = TextLoader if call.json_text else UnreadLoader
+            cursor.adapters.register_loader("jsonb", loader)
         try:
             cursor.execute(call.statement(), call.values())
         except psycopg.errors.UndefinedFunction:
