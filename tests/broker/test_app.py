@@ -517,6 +517,100 @@ async def test_a_handler_that_hangs_is_cut_off_and_the_others_go_on(
     assert all("TimeoutError" in error for _, _, error in dead(session))
 
 
+async def test_a_thread_that_goes_on_after_its_time_has_its_key_for_itself(
+    app: trunkline.App, session: Session
+) -> None:
+    seen: list[tuple[str, int]] = []
+    release = threading.Event()
+
+    @app.on("orders", group="g", timeout=0.05, retry=[0, 0])
+    def handle(event: Delivered) -> None:
+        seen.append((event.payload, event.attempt))
+        if event.payload == "a1":
+            release.wait(60)
+
+    async with running(app):
+        await publish(app, "a1", "a2", "b1")
+        await eventually(lambda: [attempts for _, attempts, _ in dead(session)] == [3])
+        assert sorted(seen) == [("a1", 1), ("b1", 1)]
+        assert "still at work" in dead(session)[0][2]
+        release.set()
+        await eventually(lambda: not app.handlers[0].at_work.has(["a"]))
+        await app.platform.broker.dead_retry(group_name="g", handler=app.handlers[0].name)
+        await eventually(lambda: seen[2:] == [("a1", 4), ("a2", 1)])
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+async def test_a_later_event_of_a_key_is_not_handled_beside_a_thread_that_goes_on(
+    app: trunkline.App, session: Session, batch: int
+) -> None:
+    seen: list[str] = []
+    release = threading.Event()
+
+    def handle(given: Any) -> None:
+        events: list[Event] = given if isinstance(given, list) else [given]
+        seen.extend(event.payload for event in events)
+        if events[0].payload == "a1":
+            release.wait(60)
+
+    app.on("orders", group="g", name="h", timeout=0.05, ordering="skip", retry=[60], batch=batch)(
+        handle
+    )
+    async with running(app):
+        await publish(app, "a1")
+        await eventually(lambda: set_aside(session) == 1)
+        await publish(app, "a2", "b1")
+        await eventually(lambda: set_aside(session) == 2)
+        await eventually(lambda: seen == ["a1", "b1"])
+        release.set()
+        await eventually(lambda: not app.handlers[0].at_work.has(["a"]))
+        session.execute("select trunkline._broker_hasten('g', 'h')")
+        await eventually(lambda: sorted(seen[2:]) == ["a1", "a2"])
+
+
+async def test_a_coroutine_that_will_not_be_cancelled_has_its_key_for_itself(
+    app: trunkline.App, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.broker.invocation._CANCEL_PATIENCE", 0.05)
+    gate = asyncio.Event()
+    seen: list[int] = []
+
+    @app.on("orders", group="g", timeout=0.05, retry=[0])
+    async def handle(event: Delivered) -> None:
+        seen.append(event.attempt)
+        while not gate.is_set():
+            with suppress(asyncio.CancelledError):
+                await gate.wait()
+
+    async with running(app):
+        await publish(app, "a1")
+        await eventually(lambda: len(dead(session)) == 1)
+        assert seen == [1]
+        gate.set()
+
+
+async def test_threads_that_never_end_are_bounded_in_number(
+    app: trunkline.App, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.broker.invocation._MOST_AT_WORK", 3)
+    release = threading.Event()
+    seen: list[int] = []
+
+    @app.on("orders", group="g", timeout=0.05, retry=[])
+    def handle(event: Event) -> None:
+        seen.append(event.payload)
+        release.wait(60)
+
+    async with running(app):
+        await publish(app, *range(5))
+        await eventually(lambda: len(dead(session)) == 5)
+        assert sorted(seen) == [0, 1, 2]
+        release.set()
+        await eventually(lambda: not app.handlers[0].at_work.crowded)
+        await publish(app, 5)
+        await eventually(lambda: seen[3:] == [5])
+
+
 async def test_effect_and_position_are_committed_together(
     app: trunkline.App, session: Session
 ) -> None:

@@ -18,7 +18,7 @@ from psycopg.pq import TransactionStatus
 
 from trunkline.broker import handler_calls as calls
 from trunkline.broker.handlers import Unfit
-from trunkline.broker.invocation import Failed, told
+from trunkline.broker.invocation import Failed, beside, told
 from trunkline.core import telemetry
 from trunkline.core.db import translated
 from trunkline.core.errors import (
@@ -175,7 +175,7 @@ class Attempts:
                     result = await self._handle(lane, events, connection)
                     await self._write(lane, events, result, connection)
             except _REFUSALS as error:
-                refused.attempts.append(self._attempt(free, _refusal(error)))
+                refused.attempts.append(self._attempt(free, _refusal(error), wait=_wait(error)))
                 await self._settle(lane, events, refused)
                 return refused
         lane.done(events)
@@ -191,7 +191,7 @@ class Attempts:
                     attempt = await self._fit_and_call(events, connection)
                     return attempt, await self._retried(lane, batch, attempt, connection)
             except _REFUSALS as error:
-                attempt = self._attempt(events, _refusal(error))
+                attempt = self._attempt(events, _refusal(error), wait=_wait(error))
         return attempt, await self._retried(lane, batch, attempt)
 
     async def _handle(
@@ -206,7 +206,8 @@ class Attempts:
             result.attempts.append(self._attempt(free, told(error)))
             return result
         for part in parts:
-            fit, values = self._fit(lane, self._free(lane, part, result), result)
+            quiet = self._quiet(lane, self._free(lane, part, result), result)
+            fit, values = self._fit(lane, quiet, result)
             if fit:
                 attempt = await self._call(fit, values, connection)
                 result.attempts.append(attempt)
@@ -222,6 +223,16 @@ class Attempts:
         for event in events:
             (result.parked if lane.holds_back(event) else free).append(event)
         return free
+
+    def _quiet(self, lane: Lane, events: list[Delivered], result: Result) -> list[Delivered]:
+        """The events beside whose keys no call goes on after its time; the others have failed."""
+        if not self._handler.is_busy_with(events):
+            return events
+        busy = [event for event in events if self._handler.is_busy_with([event])]
+        failure = beside(self._handler.timeout)
+        result.attempts.append(self._attempt(busy, str(failure), wait=failure.wait))
+        self._hold_back(lane, busy)
+        return [event for event in events if event not in busy]
 
     def _fit(
         self, lane: Lane, events: Sequence[Delivered], result: Result
@@ -243,6 +254,9 @@ class Attempts:
     async def _fit_and_call(
         self, events: Sequence[Delivered], connection: Connection | None
     ) -> Attempt:
+        if self._handler.is_busy_with(events):
+            failure = beside(self._handler.timeout)
+            return self._attempt(events, str(failure), wait=failure.wait)
         try:
             values = [self._handler.fitted(event) for event in events]
         except Exception as error:  # noqa: BLE001 - a validator is the user's function
@@ -263,10 +277,10 @@ class Attempts:
         call = handler.call(events, values, connection)
         try:
             if connection is None:
-                await handler.invoke(call)
+                await handler.invoke(call, events)
             else:
                 async with connection.transaction():
-                    await handler.invoke(call)
+                    await handler.invoke(call, events)
                     _check(connection)
         except Failed as failure:
             if connection is not None and failure.stuck:
@@ -383,6 +397,10 @@ def _check(connection: Connection) -> None:
 
 def _interval(seconds: float | None) -> timedelta | None:
     return None if seconds is None else timedelta(seconds=seconds)
+
+
+def _wait(error: Exception) -> float | None:
+    return error.wait if isinstance(error, Failed) else None
 
 
 def _refusal(error: Exception) -> str:

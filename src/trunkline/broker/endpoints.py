@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker.handlers import Arguments, Handler
-from trunkline.broker.invocation import Failed, Withdrawn, told
+from trunkline.broker.invocation import AtWork, Failed, Withdrawn, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -124,7 +124,7 @@ class WebhookHandler(Handler):
         """The requests that a batch is made into."""
         return self.parts(events)
 
-    async def invoke(self, call: Callable[[], Any]) -> None:
+    async def invoke(self, call: Callable[[], Any], _events: Sequence[Delivered]) -> None:
         """Post; it ends by itself, in time."""
         try:
             await call()
@@ -162,5 +162,6 @@ def handler_of(
         from_position=None,
         arguments=Arguments(None, None, None),
         is_async=True,
+        at_work=AtWork(),
         parts=parts,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
@@ -18,7 +18,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
 from trunkline.broker.conditions import as_text
 from trunkline.broker.delivered import Delivered
-from trunkline.broker.invocation import invoke
+from trunkline.broker.invocation import AtWork, invoke
 from trunkline.broker.models import Event
 from trunkline.broker.topics import topics_sql
 from trunkline.core.errors import Invalid
@@ -74,6 +74,8 @@ class Handler:
     from_position: int | None
     arguments: Arguments
     is_async: bool
+    at_work: AtWork
+    """Its calls in this process that have not ended."""
 
     @property
     def takes_json_text(self) -> bool:
@@ -110,9 +112,19 @@ class Handler:
         except ValidationError as error:
             raise Unfit(_faults(error, event)) from None
 
-    async def invoke(self, call: Callable[[], Any]) -> None:
-        """Make a call of the function; `Failed` says how it failed."""
-        await invoke(call, is_async=self.is_async, timeout=self.timeout)
+    def is_busy_with(self, events: Iterable[Delivered]) -> bool:
+        """Whether a call for the key of one of these events goes on after its time."""
+        return self.at_work.has(map(_about, events))
+
+    async def invoke(self, call: Callable[[], Any], events: Sequence[Delivered]) -> None:
+        """Make a call of the function for these events; `Failed` says how it failed."""
+        await invoke(
+            call,
+            is_async=self.is_async,
+            timeout=self.timeout,
+            at_work=self.at_work,
+            about=map(_about, events),
+        )
 
     def call(
         self,
@@ -175,7 +187,13 @@ def make(
         from_position=from_position,
         arguments=_arguments(told, function, batch=batch, names=names or {}),
         is_async=_is_async(told, function),
+        at_work=AtWork(),
     )
+
+
+def _about(event: Delivered) -> str | int:
+    """What no two calls may be about at once: the key of an event, or else the event."""
+    return event.event_id if event.key is None else event.key
 
 
 def _name_of(function: Callable[..., Any]) -> str:

@@ -6,16 +6,20 @@ import asyncio
 import contextvars
 import inspect
 import threading
+import time
 import traceback
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core import telemetry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Iterable
 
 _CANCEL_PATIENCE = 5.0  # seconds for a handler that was cancelled to let go
 _FRAMES = 8  # of a traceback, the innermost
+_MOST_AT_WORK = 128  # calls of one handler, with those that go on after their time: more than lanes
+_LOOK_EVERY = 0.1  # seconds
 
 
 class Failed(Exception):
@@ -37,20 +41,100 @@ class Withdrawn(Exception):
     """A handler gives its events back, as if it had never been called with them."""
 
 
-async def invoke(call: Callable[[], Any], *, is_async: bool, timeout: float) -> None:
+class AtWork:
+    """What the calls of a handler are about that have not ended, in whatever thread or loop.
+
+    A thread cannot be stopped, and not every coroutine lets itself be. As long as a call goes on
+    after its time no other is made for its keys.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls: dict[Calling, frozenset[Hashable]] = {}
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are as many calls as there may be."""
+        return len(self._calls) >= _MOST_AT_WORK
+
+    def has(self, about: Iterable[Hashable]) -> bool:
+        """Whether a call that is about one of these has not ended."""
+        if not self._calls:
+            return False
+        asked = set(about)
+        with self._lock:
+            return any(not asked.isdisjoint(known) for known in self._calls.values())
+
+    def call(self, about: Iterable[Hashable]) -> Calling:
+        """Note a call that begins."""
+        call = Calling(self._ended)
+        with self._lock:
+            self._calls[call] = frozenset(about)
+        return call
+
+    def _ended(self, call: Calling) -> None:
+        with self._lock:
+            del self._calls[call]
+
+
+class Calling:
+    """A call that is made: it has ended when its task has, and its thread, if there is one."""
+
+    def __init__(self, ended: Callable[[Calling], None]):
+        self._ended = ended
+        self._lock = threading.Lock()
+        self._going = 0
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it has not ended."""
+        return self._going > 0
+
+    def begin(self) -> None:
+        """The task begins, or the thread."""
+        with self._lock:
+            self._going += 1
+
+    def end(self, _task: object = None) -> None:
+        """The task has ended, or the thread."""
+        with self._lock:
+            self._going -= 1
+            ended = not self._going
+        if ended:
+            self._ended(self)
+
+
+async def invoke(
+    call: Callable[[], Any],
+    *,
+    is_async: bool,
+    timeout: float,
+    at_work: AtWork | None = None,
+    about: Iterable[Hashable] = (),
+) -> None:
     """Make a call, in this loop or in a thread; `Failed` when it raises or takes too long.
 
     A handler of ours may raise `Failed` or `Withdrawn` itself, to say more.
 
     A thread cannot be stopped: when its time is over it counts as failed and goes on by itself.
+    ``at_work`` knows what it is ``about`` until it has ended.
     """
-    work = asyncio.create_task(_run(call, is_async=is_async))
+    at_work = at_work or AtWork()
+    await _until_there_is_room(at_work, timeout)
+    made = at_work.call(about)
+    made.begin()
+    work = asyncio.create_task(_run(call, made, is_async=is_async))
+    work.add_done_callback(made.end)
     try:
         await asyncio.wait({work}, timeout=timeout)
         if not work.done():
             work.cancel()
             await asyncio.wait({work}, timeout=_CANCEL_PATIENCE)
-            raise Failed(f"TimeoutError: it took longer than {timeout:g} s", stuck=not work.done())
+            raise Failed(
+                f"TimeoutError: it took longer than {timeout:g} s",
+                stuck=made.goes_on,
+                wait=timeout if made.goes_on else None,
+            )
     finally:
         work.cancel()
     if work.cancelled():
@@ -59,6 +143,26 @@ async def invoke(call: Callable[[], Any], *, is_async: bool, timeout: float) -> 
         if isinstance(error, Failed | Withdrawn):
             raise error
         raise Failed(told(error)) from error
+
+
+def beside(timeout: float) -> Failed:
+    """Why a call is not made: another one for the same key has not ended."""
+    return Failed(
+        "TimeoutError: a call for its key that took too long is still at work; no other is made"
+        " beside it",
+        wait=timeout,
+    )
+
+
+async def _until_there_is_room(at_work: AtWork, timeout: float) -> None:
+    until = time.monotonic() + timeout
+    while at_work.crowded:
+        if time.monotonic() >= until:
+            raise Failed(
+                f"TimeoutError: {_MOST_AT_WORK} calls that took too long are still at work",
+                wait=timeout,
+            )
+        await asyncio.sleep(min(_LOOK_EVERY, timeout))
 
 
 def told(error: BaseException) -> str:
@@ -70,16 +174,16 @@ def told(error: BaseException) -> str:
     return telemetry.redact(f"{text}\n{where}".rstrip())
 
 
-async def _run(call: Callable[[], Any], *, is_async: bool) -> None:
+async def _run(call: Callable[[], Any], made: Calling, *, is_async: bool) -> None:
     try:
-        answer = call() if is_async else await _in_thread(call)
+        answer = call() if is_async else await _in_thread(call, made)
         if inspect.isawaitable(answer):
             await answer
     except SystemExit as error:  # the loop would end with it, and so would everybody else
         raise RuntimeError(f"the handler called exit({error.code!r})") from error
 
 
-async def _in_thread(call: Callable[[], Any]) -> Any:
+async def _in_thread(call: Callable[[], Any], made: Calling) -> Any:
     """Run in a thread of its own, which keeps neither us nor the interpreter from ending."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Any] = loop.create_future()
@@ -99,8 +203,10 @@ async def _in_thread(call: Callable[[], Any]) -> Any:
             result = context.run(call)
         except BaseException as raised:  # noqa: BLE001 - it is the handler's outcome
             error = RuntimeError(str(raised)) if isinstance(raised, StopIteration) else raised
-        if not loop.is_closed():
+        made.end()  # before anybody hears of it, who might make the next call
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, result, error)
 
+    made.begin()
     threading.Thread(target=work, name="trunkline handler", daemon=True).start()
     return await answer
