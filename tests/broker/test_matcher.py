@@ -117,6 +117,33 @@ async def test_conditions_that_take_long_only_together_are_all_served(
     assert [len(read(session, group)) for group in groups] == [1] * len(groups)
 
 
+@pytest.mark.parametrize("late", [False, True])
+async def test_no_condition_is_blamed_for_events_that_take_long_to_read(
+    session: Session, matcher: BrokerMatcher, late: bool
+) -> None:
+    limit(session, "150 milliseconds")
+    if not late:
+        number = subscribe(session, "innocent", "e.payload ->> 'text' <> 'x'")
+        slow = subscribe(session, "slow", SLOW)
+    session.execute(
+        "insert into trunkline.event (topic, payload)"
+        " select 'order', jsonb_build_object('text', repeat('xy', 1000000))"
+        " from generate_series(1, 100)"
+    )
+    publish(session, "order", {"text": ENDLESS})
+    tick(session)
+    if late:
+        match(session)
+        number = subscribe(session, "innocent", "e.payload ->> 'text' <> 'x'", from_position=1)
+        slow = subscribe(session, "slow", SLOW, from_position=101)
+
+    await drain(matcher)
+
+    assert quarantined(session, number) is None
+    assert quarantined(session, slow) is not None
+    assert len(read(session, "innocent")) == 101
+
+
 async def test_after_few_events_the_matcher_waits_for_a_tick_and_after_many_it_goes_on(
     session: Session, matcher: BrokerMatcher
 ) -> None:

@@ -196,6 +196,13 @@ def limit() -> Call[str]:
     return Call("_broker_limit", {}, scalar)
 
 
+def match_weigh(max_events: int, *, late: bool) -> Call[None]:
+    """Read the next events without any condition, or those of the one that catches up."""
+    return Call(
+        "_match_weigh", {"max_events": max_events, "late": late}, nothing, safe_to_repeat=True
+    )
+
+
 def match_try(condition_id: int, *, max_events: int) -> Call[str | None]:
     """Run one condition over the next events, without any effect; its error."""
     arguments = {"condition_id": condition_id, "max_events": max_events}

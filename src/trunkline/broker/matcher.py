@@ -3,7 +3,8 @@
 A round is one SQL call under a time limit. Conditions that fail are set aside by the database
 itself. One that takes too long ends the round by its limit: the round is tried again with few
 events, and if that takes too long as well every condition is tried by itself and the slow ones are
-set aside. So a slow condition costs the others a few seconds, once.
+set aside. So a slow condition costs the others a few seconds, once. Events that take long to be
+read, whatever the condition, are tried with fewer at a time: none is blamed for them.
 """
 
 from __future__ import annotations
@@ -79,30 +80,47 @@ class BrokerMatcher(Service):
         if self._most != _FEW:
             self._most = _FEW
             return 1
-        found = 0
-        for condition in await self._db.run(calls.conditions()):
+        found, few = 0, await self._readable(late=False)
+        for condition in await self._db.run(calls.conditions()) if few else ():
             if condition.live:
                 found += await self._judge(
-                    calls.match_try(condition.condition_id, max_events=_FEW),
+                    calls.match_try(condition.condition_id, max_events=few),
                     partial(calls.quarantine, condition_id=condition.condition_id),
+                    few,
                 )
         if found:
             return found
-        # each of them is quick enough, all together they are many
-        return await self._db.run(calls.match(max_events=_FEW))
+        # each of them is quick enough: all together they are many, or the events are large
+        return await self._db.run(calls.match(max_events=few or 1))
 
     async def _catch_up(self) -> int:
         try:
             return await self._within_limit(calls.catch_up(max_events=self._most))
         except TimeoutError:
-            return await self._judge(calls.catch_up(max_events=_FEW), calls.quarantine)
+            few = await self._readable(late=True)
+        if not few:
+            return await self._db.run(calls.catch_up(max_events=1))
+        await self._judge(calls.catch_up(max_events=few), calls.quarantine, few)
+        return 1  # it has come further, or was set aside
 
-    async def _judge(self, trial: Call[T], quarantine: Callable[[str], Call[int]]) -> int:
+    async def _readable(self, *, late: bool) -> int:
+        """How many events a condition can be tried with: they themselves do not take too long."""
+        few = _FEW
+        while few:
+            try:
+                await self._within_limit(calls.match_weigh(few, late=late))
+            except TimeoutError:
+                few //= 10
+            else:
+                break
+        return few
+
+    async def _judge(self, trial: Call[T], quarantine: Callable[[str], Call[int]], few: int) -> int:
         """Try something over few events; set aside whoever makes it take too long."""
         try:
             await self._within_limit(trial)
         except TimeoutError:
-            error = f"over {_FEW} events the condition takes longer than broker.condition_timeout"
+            error = f"over {few} events the condition takes longer than broker.condition_timeout"
             number = await self._db.run(quarantine(error))
             logger.warning("subscriptions quarantined", subscriptions=number, error=error)
             self.quarantined.send(number)
