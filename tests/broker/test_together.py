@@ -11,6 +11,7 @@ from tests.broker.steps import call, publish
 from tests.fixtures.asking import ask
 
 from trunkline.broker import handler_calls as calls
+from trunkline.broker.lane import Cut
 from trunkline.core.db import AsyncDb
 from trunkline.core.errors import LeaseLost, NotFound, PositionTrimmed
 from trunkline.core.gathering import GatheringDb
@@ -34,7 +35,11 @@ async def db(clean_dsn: str) -> AsyncIterator[AsyncDb]:
 
 @pytest.fixture
 def crowd(db: AsyncDb) -> GatheringDb:
-    together = {"broker_fetch": calls.fetch_together, "broker_commit": calls.commit_together}
+    together = {
+        "broker_fetch": calls.fetch_together,
+        "broker_commit": calls.commit_together,
+        "_broker_cut": calls.commit_together,
+    }
     return GatheringDb(db, 2, together)
 
 
@@ -102,6 +107,59 @@ async def test_lanes_are_committed_together_and_those_of_another_owner_are_refus
         each.arguments["group_name"]: each.arguments["up_to"] - (answer is not None)
         for each, answer in zip(wanted, answers, strict=True)
     }
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_batches_under_way_stand_with_the_position_until_the_next_one(
+    crowd: GatheringDb, db: AsyncDb, members: dict[str, Member], together: bool
+) -> None:
+    shares = {group: member.join()[0] for group, member in members.items()}
+    asking = crowd if together else db
+
+    async def commit(further: int, *cuts: Cut) -> list[list[Cut]]:
+        for answer in await asked(
+            asking,
+            *(
+                calls.commit(group, "", share.lane, share.epoch, share.up_to + further, cuts)
+                for group, share in shares.items()
+            ),
+        ):
+            assert answer is None
+        found = [await db.run(calls.cuts(g, "", [s.lane])) for g, s in shares.items()]
+        return [cuts for each in found for cuts in each.values()]
+
+    assert await commit(0, Cut(7), Cut(9, (8,))) == [[Cut(7), Cut(9, (8,))]] * 3
+    assert await commit(0, Cut(6), Cut(9)) == [[Cut(6), Cut(9)]] * 3
+    assert await commit(1, Cut(9)) == [[Cut(9)]] * 3
+    assert await commit(2) == [[]] * 3
+
+
+async def test_batches_of_another_owner_are_refused_and_nothing_is_written_twice(
+    crowd: GatheringDb, session: Session, members: dict[str, Member]
+) -> None:
+    shares = {group: member.join()[0] for group, member in members.items()}
+
+    def cut(group: str, *, beyond: int = 0) -> Call[Any]:
+        share = shares[group]
+        return calls.commit(group, "", share.lane, share.epoch + beyond, share.up_to, [Cut(9)])
+
+    await asked(crowd, cut("a"), cut("b"))
+    written = ask(session, "select count(*) from trunkline.cursor")
+    answers = await asked(crowd, cut("a"), cut("b"), cut("c", beyond=1))
+
+    assert [answers[0], answers[1]] == [None, None]
+    assert isinstance(answers[2], LeaseLost)
+    assert ask(session, "select count(*) from trunkline.cursor") == written
+
+
+async def test_a_handler_that_is_moved_has_no_batches_under_way(
+    db: AsyncDb, session: Session, members: dict[str, Member]
+) -> None:
+    (share, *_) = members["a"].join()
+    await db.run(calls.commit("a", "", share.lane, share.epoch, share.up_to, [Cut(9)]))
+    call(session, "broker_seek", group_name="a", up_to=0)
+
+    assert await db.run(calls.cuts("a", "", [share.lane])) == {share.lane: []}
 
 
 async def test_a_commit_never_goes_back_and_never_beyond_what_there_is(

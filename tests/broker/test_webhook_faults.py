@@ -610,6 +610,62 @@ async def test_a_sender_killed_in_the_middle_of_a_request_loses_nothing_and_keep
     assert receiver.requests[0].body == receiver.requests[1].body
 
 
+@pytest.mark.crash
+async def test_a_batch_under_way_when_the_sender_is_killed_comes_again_with_the_same_items_and_key(
+    clean_dsn: str, session: Session, receiver: Receiver
+) -> None:
+    ask(session, "select trunkline.config_set('lease.ttl', '1 second')")
+    told = threading.Event()
+    receiver.answers.append(waits_for(told))
+    ask(session, "select trunkline.broker_webhook_add('g', %s, batch => 10)", [receiver.url])
+    with start_sender(clean_dsn) as sender:
+        publish(session, range(3))
+        await eventually(lambda: len(receiver.requests) == 1)
+        sender.kill()
+    publish(session, range(3, 5))
+    async with sending(clean_dsn):
+        await eventually(lambda: len(receiver.payloads) == 8)
+    told.set()
+    assert receiver.requests[0].payloads == receiver.requests[1].payloads == [0, 1, 2]
+    assert receiver.ids[0] == receiver.ids[1]
+    assert receiver.payloads[6:] == [3, 4]
+
+
+@pytest.mark.crash
+async def test_however_often_senders_are_killed_an_item_comes_in_one_batch_only(
+    clean_dsn: str, session: Session, receiver: Receiver
+) -> None:
+    ask(session, "select trunkline.config_set('lease.ttl', '1 second')")
+    ask(session, "select trunkline.broker_webhook_add('g', %s, batch => 4)", [receiver.url])
+    for _ in range(2):
+        with start_sender(clean_dsn) as sender:
+            seen = len(receiver.requests)
+            for number in range(40):
+                publish(session, range(number % 7 + 1), key=f"k{number % 5}")
+            await eventually(lambda: len(receiver.requests) >= seen + 5)  # noqa: B023 - this round
+            sender.kill()
+    published = set(column(session, "select seq from trunkline.event"))
+    async with sending(clean_dsn):
+        await eventually(lambda: {item for item, _ in came(receiver)} == published)
+    assert len(set(came(receiver))) == len(published)
+    assert max(len(request.items) for request in receiver.requests) > 1
+
+
+def publish(session: Session, payloads: range, key: str = "k") -> None:
+    """Publish in one transaction, so that they are seen together."""
+    query = "select trunkline.broker_publish('t', to_jsonb(n), key => %s) from unnest(%s::int[]) n"
+    session.execute(query, [key, list(payloads)])
+
+
+def came(receiver: Receiver) -> list[tuple[int, str]]:
+    """The items that came, each with the key that it came under."""
+    return [
+        (item["id"], key)
+        for request, key in zip(receiver.requests, receiver.ids, strict=False)
+        for item in request.items
+    ]
+
+
 async def _logged(tl: Any, webhook: int, entries: int) -> bool:
     return len(await tl.broker.webhook_log(webhook)) == entries
 

@@ -104,7 +104,7 @@ class Attempts:
 
     async def first(self, lane: Lane, events: list[Delivered]) -> None:
         """Handle events that are new."""
-        async with self._trial(lane, events) as has_hope:
+        async with self._trial(lane, _batch_number(events)) as has_hope:
             if not has_hope:
                 result = Result([self._attempt(events, _HOPELESS, last=True)])
                 await self._settle(lane, events, result)
@@ -123,7 +123,7 @@ class Attempts:
     async def again(self, lane: Lane, batch: RetryBatch) -> None:
         """Handle events that failed before, or that waited for one that did."""
         events = list(batch.events)
-        async with self._trial(lane, events) as has_hope:
+        async with self._trial(lane, events[0].delivery) as has_hope:
             if not has_hope:
                 attempt = self._attempt(events, _HOPELESS, last=True)
                 freed = await self._retried(lane, batch, attempt)
@@ -142,8 +142,19 @@ class Attempts:
         """Nothing that the process before may have died over is left."""
         await self._db.run(calls.trial(*self._place(lane), None))
 
+    async def is_hopeless(self, lane: Lane, events: list[Delivered]) -> bool:
+        """Whether processes died too often over a batch of a suspect lane."""
+        place = *self._place(lane), _batch_number(events)
+        return await self._db.run(calls.trial(*place, note=False)) >= TRIALS
+
+    def aside(self, lane: Lane, events: list[Delivered]) -> set[int]:
+        """The deliveries that would be parked if a batch were handled now."""
+        parked = Result()
+        self._free(lane, events, parked)
+        return {event.delivery for event in parked.parked}
+
     @asynccontextmanager
-    async def _trial(self, lane: Lane, events: list[Delivered]) -> AsyncIterator[bool]:
+    async def _trial(self, lane: Lane, number: int) -> AsyncIterator[bool]:
         """Note that an event of a suspect lane is tried; False when that was done too often.
 
         From the second time on nothing else that is suspect is tried meanwhile: a process dies
@@ -152,7 +163,7 @@ class Attempts:
         if not lane.is_suspect:
             yield True
             return
-        place = *self._place(lane), events[0].delivery
+        place = *self._place(lane), number
         tried = await self._db.run(calls.trial(*place, note=False))
         if tried >= TRIALS:
             yield False
@@ -317,7 +328,8 @@ class Attempts:
             await self._set_aside(fail, failure.events, connection)
         if result.parked:
             await self._set_aside(partial(calls.park, *place), result.parked, connection)
-        await self._db.run(calls.commit(*place, events[-1].delivery), on=connection)
+        commit = calls.commit(*place, events[-1].delivery, lane.cuts)
+        await self._db.run(commit, on=connection)
 
     async def _set_aside(
         self,
@@ -388,6 +400,12 @@ class Attempts:
             retry_after=attempt.retry_after,
             error=attempt.error.splitlines()[0],
         )
+
+
+def _batch_number(events: Sequence[Delivered]) -> int:
+    """What the trials of new events are counted under; those of a batch are not its first one's."""
+    first = events[0].delivery
+    return first if len(events) == 1 else -first
 
 
 def _check(connection: Connection) -> None:

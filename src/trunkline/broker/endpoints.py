@@ -107,7 +107,7 @@ class WebhookHandler(Handler):
     """A handler that is no function of the user's, but posts events."""
 
     parts: Callable[[Sequence[Delivered]], list[list[Delivered]]]
-    """The requests that events are made into: their bodies are not too large."""
+    """The requests that a batch is made into: their bodies are not too large."""
 
     @property
     def takes_json_text(self) -> bool:
@@ -120,9 +120,19 @@ class WebhookHandler(Handler):
         spread = 1 + _JITTER * (2 * random.random() - 1)  # noqa: S311 - no secret
         return None if delay is None else delay * spread
 
-    def split(self, events: Sequence[Delivered]) -> list[list[Delivered]]:
-        """The requests that a batch is made into."""
-        return self.parts(events)
+    @property
+    def keeps_batches(self) -> bool:
+        """Yes, unless it is one event each: whoever got a batch knows it by its key."""
+        return self.batch > 1
+
+    def batches(self, events: Sequence[Delivered]) -> list[Sequence[Delivered]]:
+        """What is full, each in as many requests as it needs; or what there is."""
+        full = len(events) - len(events) % self.batch or len(events)
+        return [
+            part
+            for first in range(0, full, self.batch)
+            for part in self.parts(events[first : min(first + self.batch, full)])
+        ]
 
     async def invoke(self, call: Callable[[], Any], _events: Sequence[Delivered]) -> None:
         """Post; it ends by itself, in time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker.delivered import (
@@ -12,6 +13,7 @@ from trunkline.broker.delivered import (
     Outlook,
     RetryBatch,
 )
+from trunkline.broker.lane import Cut
 from trunkline.core.calls import Call, many, nothing, one, scalar
 from trunkline.core.gathering import ALONE
 
@@ -134,25 +136,50 @@ def look(group: str, handler: str, lanes: Iterable[int]) -> Call[list[Outlook]]:
     )
 
 
-def commit(group: str, handler: str, lane: int, epoch: int, up_to: int) -> Call[None]:
-    """Everything of a lane up to a delivery is done."""
+def commit(
+    group: str, handler: str, lane: int, epoch: int, up_to: int, cuts: Iterable[Cut] = ()
+) -> Call[None]:
+    """Everything of a lane up to a delivery is done; with the batches that come next, if known."""
+    place = {"group_name": group, "handler": handler, "lane": lane, "epoch": epoch, "up_to": up_to}
+    if not (known := [[cut.end, *cut.aside] for cut in cuts]):
+        return Call("broker_commit", place, nothing, safe_to_repeat=True)
     return Call(
-        "broker_commit",
-        {"group_name": group, "handler": handler, "lane": lane, "epoch": epoch, "up_to": up_to},
+        "_broker_cut",
+        {**place, "cuts": json.dumps(known)},
         nothing,
         safe_to_repeat=True,
+        types={"cuts": "jsonb"},
+    )
+
+
+def cuts(group: str, handler: str, lanes: Iterable[int]) -> Call[dict[int, list[Cut]]]:
+    """The batches that were written down in lanes, and not committed."""
+
+    def shape(rows: list[dict[str, Any]]) -> dict[int, list[Cut]]:
+        return {
+            row["lane"]: [Cut(end, tuple(aside)) for end, *aside in row["cuts"] or ()]
+            for row in rows
+        }
+
+    return Call(
+        "_broker_cuts",
+        {"group_name": group, "handler": handler, "lanes": list(lanes)},
+        shape,
+        safe_to_repeat=True,
+        types={"lanes": "int[]"},
     )
 
 
 def commit_together(asked: Sequence[Call[None]]) -> Call[list[object]]:
-    """Many calls of `commit` as one."""
+    """Many calls of `commit` as one: all of them with the batches that come next, or none."""
+    has_cuts = "cuts" in asked[0].arguments
 
     def shape(rows: list[dict[str, Any]]) -> list[object]:
         committed = set(scalar(rows))
         return [None if place in committed else ALONE for place in range(1, len(asked) + 1)]
 
     return Call(
-        "_broker_commit_many",
+        "_broker_cut_many" if has_cuts else "_broker_commit_many",
         {
             names: [call.arguments[name] for call in asked]
             for names, name in (
@@ -161,6 +188,7 @@ def commit_together(asked: Sequence[Call[None]]) -> Call[list[object]]:
                 ("lanes", "lane"),
                 ("epochs", "epoch"),
                 ("up_tos", "up_to"),
+                *([("cuts", "cuts")] if has_cuts else []),
             )
         },
         shape,
@@ -171,6 +199,7 @@ def commit_together(asked: Sequence[Call[None]]) -> Call[list[object]]:
             "lanes": "int[]",
             "epochs": "bigint[]",
             "up_tos": "bigint[]",
+            "cuts": "jsonb[]",
         },
     )
 

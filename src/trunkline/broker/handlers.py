@@ -83,6 +83,11 @@ class Handler:
         return False
 
     @property
+    def keeps_batches(self) -> bool:
+        """Whether a batch is written down before it is handled, and is the same after a crash."""
+        return False
+
+    @property
     def takes_transaction(self) -> bool:
         """Whether effect and position are committed together."""
         return self.arguments.transaction is not None
@@ -99,6 +104,10 @@ class Handler:
         for event in events:
             parts.setdefault(self.split_by(event), []).append(event)
         return list(parts.values())
+
+    def batches(self, events: Sequence[Delivered]) -> list[Sequence[Delivered]]:
+        """The batches that may be made of events by now, if they are written down."""
+        return [events[: self.batch]]
 
     def fitted(self, event: Event) -> Any:
         """What the first parameter gets for an event; `Unfit` when the payload does not fit."""

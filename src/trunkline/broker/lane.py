@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +18,16 @@ UNCOMMITTED = 100
 _COMMIT_AFTER = 0.2  # seconds
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A batch as it was written down before it was handled, so that it is known again."""
+
+    end: int
+    """Its last delivery; it begins where the one before it ends."""
+    aside: tuple[int, ...] = ()
+    """Deliveries that are not part of it: they wait for older events of their keys."""
+
+
 @dataclass(slots=True, eq=False)
 class Lane:
     """Events are handled one batch after the other, in order; retries in between."""
@@ -27,6 +37,8 @@ class Lane:
     read_up_to: int
     suspect_left: int
     """Events to be tried alone, because the process before may have died over one of them."""
+    cuts: deque[Cut] = field(default_factory=deque)
+    """The next batches, for a handler whose batches are written down."""
     committed: int = field(init=False)
     done_up_to: int = field(init=False)
     queue: deque[Delivered] = field(default_factory=deque)
@@ -62,7 +74,12 @@ class Lane:
     @property
     def has_work(self) -> bool:
         """Whether there is something to handle, or to look for."""
-        return bool(self.queue or self.retries or self.is_due())
+        return bool((self.queue and not self.lacks) or self.retries or self.is_due())
+
+    @property
+    def lacks(self) -> bool:
+        """Whether the next batch is known, and not all of it is read."""
+        return bool(self.cuts) and self.read_up_to < self.cuts[0].end
 
     @property
     def is_suspect(self) -> bool:
@@ -89,6 +106,21 @@ class Lane:
     def take(self, most: int) -> list[Delivered]:
         """The next events, at most so many."""
         return [self.queue.popleft() for _ in range(min(most, len(self.queue)))]
+
+    def next_batch(self) -> list[Delivered]:
+        """The events of the first cut, if they are read; one that has none any more is none."""
+        while self.cuts and not self.lacks:
+            end = self.cuts[0].end
+            if events := [event for event in self.queue if event.delivery <= end]:
+                return events
+            self.cuts.popleft()
+        return []
+
+    def take_batch(self) -> list[Delivered]:
+        """Take the events of the first cut; those that are not part of it are blocked."""
+        events = self.take(len(self.next_batch()))
+        aside = self.cuts.popleft().aside
+        return [replace(e, blocked=True) if e.delivery in aside else e for e in events]
 
     def holds_back(self, event: Delivered) -> bool:
         """Whether an event must wait for an older one of its key."""

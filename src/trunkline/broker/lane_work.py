@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from trunkline.broker import handler_calls as calls
-from trunkline.broker.lane import UNCOMMITTED, Lane
+from trunkline.broker.lane import UNCOMMITTED, Cut, Lane
 from trunkline.core.waiting import set_within
 
 if TYPE_CHECKING:
@@ -82,13 +82,36 @@ class LaneWork:
         if lane.retries:
             await self._attempts.again(lane, lane.retries.popleft())
             busy = True
-        if not self._ends(lane) and (
-            events := lane.take(1 if lane.is_suspect else self._handler.batch)
-        ):
+        if not self._ends(lane) and (events := await self._next(lane)):
             self._around.took(lane)
             await self._first(lane, events)
             busy = True
         return busy
+
+    async def _next(self, lane: Lane) -> list[Delivered]:
+        """The next batch; written down first, if the handler keeps batches and it is not yet.
+
+        After a crash those that are written down are tried first, as they were, and what comes
+        after them one by one: that is cut the same way every time.
+        """
+        handler = self._handler
+        if not handler.keeps_batches or (lane.is_suspect and not lane.cuts):
+            return lane.take(1 if lane.is_suspect else handler.batch)
+        events, written = lane.next_batch(), True
+        if lane.queue and not lane.cuts:
+            lane.cuts.extend(Cut(b[-1].delivery) for b in handler.batches(list(lane.queue)))
+            events, written = lane.next_batch(), False
+        if not events:
+            return []
+        if len(events) > 1 and lane.is_suspect and await self._attempts.is_hopeless(lane, events):
+            lane.cuts.popleft()
+            lane.cuts.extendleft(Cut(event.delivery) for event in reversed(events))
+            events = events[:1]
+        aside = self._attempts.aside(lane, events)
+        if not written or aside.difference(lane.cuts[0].aside):
+            lane.cuts[0] = Cut(lane.cuts[0].end, tuple(aside.union(lane.cuts[0].aside)))
+            await self._write_down(lane)
+        return lane.take_batch()
 
     async def _first(self, lane: Lane, events: list[Delivered]) -> None:
         suspect, began = lane.is_suspect, time.monotonic()
@@ -97,7 +120,7 @@ class LaneWork:
             if lane.must_commit():
                 await self._commit(lane)
             return
-        lane.suspect_left -= 1
+        lane.suspect_left -= len(events)
         slow = time.monotonic() - began > _SLOW
         if slow and lane.suspect_left <= UNCOMMITTED:  # before a slow one all others are committed
             lane.suspect_left = 0
@@ -137,8 +160,11 @@ class LaneWork:
             lane.worked or self._around.is_stopping or up_to - lane.committed >= _FAR_BEHIND
         ):
             return
-        handler = self._handler
+        await self._write_down(lane)
+
+    async def _write_down(self, lane: Lane) -> None:
+        handler, up_to = self._handler, lane.position()
         await self._db.run(
-            calls.commit(handler.group, handler.name, lane.number, lane.epoch, up_to)
+            calls.commit(handler.group, handler.name, lane.number, lane.epoch, up_to, lane.cuts)
         )
         lane.has_committed(up_to)

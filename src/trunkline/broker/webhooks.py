@@ -148,7 +148,11 @@ class BrokerWebhooks(Service):
         self._db = GatheringDb(
             db,
             _CONNECTIONS,
-            {"broker_fetch": fetch_together, "broker_commit": commit_together},
+            {
+                "broker_fetch": fetch_together,
+                "broker_commit": commit_together,
+                "_broker_cut": commit_together,
+            },
         )
         self._lease = lease
         self._listener = listener

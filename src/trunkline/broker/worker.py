@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from trunkline.broker import handler_calls as calls
 from trunkline.broker.attempts import Attempts, Shared
 from trunkline.broker.calls import group
 from trunkline.broker.invocation import Withdrawn
-from trunkline.broker.lane import UNCOMMITTED, Lane
+from trunkline.broker.lane import UNCOMMITTED, Cut, Lane
 from trunkline.broker.lane_work import LaneWork
 from trunkline.broker.subscription_calls import subscribe
 from trunkline.core import telemetry
@@ -227,12 +228,16 @@ class HandlerWorker:
         for number, lane in list(self._lanes.items()):
             if number not in ours or ours[number].epoch != lane.epoch:
                 self._drop(lane)
+        fresh = []
         for share in shares:
             if held := self._lanes.get(share.lane):
                 held.surplus = share.surplus
                 held.woken.set()
             elif not share.surplus and share.lane not in self._tasks:
-                self._begin(share)
+                fresh.append(share)
+        cuts = await self._cuts(fresh)
+        for share in fresh:
+            self._begin(share, cuts.get(share.lane, ()))
         await self._give_back(process, ours)
         self._joined = True
 
@@ -244,9 +249,17 @@ class HandlerWorker:
         if leaving:
             await self._leave(process, leaving)
 
-    def _begin(self, share: HandlerLane) -> None:
+    async def _cuts(self, shares: Sequence[HandlerLane]) -> dict[int, list[Cut]]:
+        """The batches that whoever had these lanes wrote down and did not commit."""
+        handler = self.handler
+        if not shares or not handler.keeps_batches:
+            return {}
+        lanes = [share.lane for share in shares]
+        return await self._db.run(calls.cuts(handler.group, handler.name, lanes))
+
+    def _begin(self, share: HandlerLane, cuts: Sequence[Cut]) -> None:
         suspect = UNCOMMITTED + self.handler.batch if share.suspect else 0
-        lane = Lane(share.lane, share.epoch, share.up_to, suspect)
+        lane = Lane(share.lane, share.epoch, share.up_to, suspect, deque(cuts))
         self._lanes[share.lane] = lane
         self._tasks[share.lane] = asyncio.create_task(
             self._work(lane), name=f"{self.handler.name} {share.lane}"
@@ -311,10 +324,16 @@ class HandlerWorker:
             lane.more = lane.more or full
             lane.has_read_all = lane.has_read_all or not full
             lane.add(events)
+            lane.next_batch()  # forgets those that have left
+            if lane.lacks and events:
+                lane.more = True
+            elif lane.lacks:  # they were there when they were written down
+                lane.cuts.clear()
         return any(lane.more for lane in wanting.values())
 
     def _wants_more(self, lane: Lane) -> bool:
-        return lane.more and not lane.ends and len(lane.queue) * 2 <= self.room
+        room = len(lane.queue) * 2 <= self.room or lane.lacks
+        return lane.more and not lane.ends and room
 
     def _skip(self, lanes: dict[int, Lane], error: PositionTrimmed) -> None:
         """What was not read in time has left: say so, and go on from the first there is."""

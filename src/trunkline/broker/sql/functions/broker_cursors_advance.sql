@@ -5,6 +5,7 @@ returns boolean language plpgsql security definer set search_path = pg_catalog, 
 declare
   behind record;
   last_one bigint;
+  latest trunkline.cursor;
 begin
   for behind in
     select g as present, h as reader, l.lane, k.cursor_id, (trunkline._cursor_latest(k.cursor_id)).up_to
@@ -21,8 +22,10 @@ begin
                    and d.subscriptions && (select h.subscriptions from trunkline.broker_handler h  -- as they are by now
                                             where h.group_id = (behind.reader).group_id and h.handler = (behind.reader).handler));
     perform 1 from trunkline.cursor_key k where k.cursor_id = behind.cursor_id for no key update skip locked;
-    if found and (trunkline._cursor_latest(behind.cursor_id)).up_to = behind.up_to then
-      perform trunkline._cursor_write(behind.cursor_id, last_one);
+    continue when not found;
+    latest := trunkline._cursor_latest(behind.cursor_id);
+    if latest.up_to = behind.up_to then
+      perform trunkline._cursor_write(behind.cursor_id, last_one, latest.state);
     end if;
   end loop;
   return false;

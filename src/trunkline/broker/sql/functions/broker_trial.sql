@@ -1,6 +1,6 @@
 /* Note, before an event is tried alone, that it is tried: the process before may have died over it.  Returns how often
    that was noted, this time included.  Commit it before the event is handled.  With note false it is only told how often.
-   With delivery NULL the lane is trusted again: all its notes go.  Errors: TL404, TL423. */
+   The number of a batch is that of its first delivery, negative.  With delivery NULL the lane is trusted again: all its notes go.  Errors: TL404, TL423. */
 create or replace function trunkline.broker_trial(group_name text, handler text, lane int, epoch bigint, delivery bigint, note boolean default true)
 returns int language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
