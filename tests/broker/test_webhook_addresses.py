@@ -97,6 +97,11 @@ def test_public_addresses_are_public(address: str) -> None:
         "64:ff9b::127.0.0.1",
         "64:ff9b::a9fe:a9fe",
         "64:ff9b:1::1",
+        "fec0::1",
+        "feff::1",
+        "3fff::1",
+        "2001:470::5efe:10.0.0.1",
+        "2001:470::200:5efe:169.254.169.254",
     ],
 )
 def test_what_only_we_can_reach_is_not_public_also_when_it_is_wrapped(address: str) -> None:
@@ -122,6 +127,25 @@ async def test_of_several_addresses_only_public_ones_are_tried() -> None:
         port = int(receiver.url.split(":")[2].split("/")[0])
         await (await guard.connect_tcp("mixed.test", port)).aclose()
     assert seen.asked == [PUBLIC]
+
+
+async def test_an_address_that_is_silent_does_not_keep_us_from_the_next() -> None:
+    class SilentFirst(ToLoopback):
+        async def connect_tcp(
+            self, host: str, port: int, timeout: float | None = None, *given: object
+        ) -> httpcore.AsyncNetworkStream:
+            if self.asked:
+                return await super().connect_tcp(host, port, timeout, *given)
+            self.asked.append(host)
+            assert timeout is not None  # or it would take as long as it likes
+            raise httpcore.ConnectTimeout("silence")
+
+    seen = SilentFirst()
+    guard = GuardedBackend(Names([PUBLIC, "8.8.8.8"]), private=False, inner=seen)
+    with receiving() as receiver:
+        port = int(receiver.url.split(":")[2].split("/")[0])
+        await (await guard.connect_tcp("two.test", port)).aclose()
+    assert seen.asked == [PUBLIC, "8.8.8.8"]
 
 
 async def test_a_webhook_to_a_private_address_is_refused_unless_that_is_allowed(

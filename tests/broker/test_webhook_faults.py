@@ -12,7 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ from trunkline.core.errors import Conflict, Invalid, NotFound
 from trunkline.testing import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
     from http.server import BaseHTTPRequestHandler
     from pathlib import Path
 
@@ -244,6 +245,7 @@ def test_retry_after_may_be_a_date_and_rubbish_is_ignored() -> None:
     assert 58 < in_a_minute <= 60
     assert _seconds(format_datetime(now - timedelta(hours=1), usegmt=True), now) == 0
     assert _seconds("9" * 400, now) == 86_400
+    assert _seconds("Mon, 01 Jan 2024 00:00:00 +99999999999999999999", now) is None
     assert [_seconds(text, now) for text in ("", "soon", "-5", "1e9", "١٢")] == [None] * 5
 
 
@@ -516,10 +518,11 @@ async def test_tls_with_a_certificate_that_nobody_trusts_is_a_failure(
 
 
 class Http2(asyncio.Protocol):
-    """Speaks HTTP/2 and nothing else; answers 200 to whatever has ended."""
+    """Speaks HTTP/2 and nothing else; answers with a status to whatever has ended, or not."""
 
-    def __init__(self, bodies: list[bytes]):
+    def __init__(self, bodies: list[bytes], status: str | None = "200"):
         self._bodies = bodies
+        self._status = status
         self._parts: dict[int, bytes] = {}
         config = h2.config.H2Configuration(client_side=False)
         self._connection = h2.connection.H2Connection(config)
@@ -535,33 +538,99 @@ class Http2(asyncio.Protocol):
                 self._parts[event.stream_id] = self._parts.get(event.stream_id, b"") + event.data
             elif isinstance(event, h2.events.StreamEnded):
                 self._bodies.append(self._parts.pop(event.stream_id))
-                self._connection.send_headers(
-                    event.stream_id, [(":status", "200")], end_stream=True
-                )
+                if self._status is not None:
+                    self._connection.send_headers(
+                        event.stream_id, [(":status", self._status)], end_stream=True
+                    )
         self._transport.write(self._connection.data_to_send())
 
 
-async def test_an_endpoint_that_offers_http_2_gets_it(clean_dsn: str, tmp_path: Path) -> None:
-    made, key = certificate(tmp_path, "hooks.test")
+@asynccontextmanager
+async def speaking_http2(
+    dsn: str, folder: Path, speak: Callable[[], Http2]
+) -> AsyncIterator[tuple[Any, Any, str]]:
+    """An endpoint that speaks HTTP/2, and a sender that trusts it; its URL."""
+    made, key = certificate(folder, "hooks.test")
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(made, key)
     serving.set_alpn_protocols(["h2"])
-    bodies: list[bytes] = []
-    server = await asyncio.get_running_loop().create_server(
-        lambda: Http2(bodies), "127.0.0.1", 0, ssl=serving
-    )
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(speak, "127.0.0.1", 0, ssl=serving)
 
     async def loopback(_host: str, _port: int) -> list[str]:
         return ["127.0.0.1"]
 
     trusting = ssl.create_default_context(cafile=str(made))
-    async with server, sending(clean_dsn, resolve=loopback, ssl_context=trusting) as (tl, _):
-        port = server.sockets[0].getsockname()[1]
-        await tl.broker.webhook_add("g", f"https://hooks.test:{port}/", retry=[])
+    port = server.sockets[0].getsockname()[1]
+    async with server, sending(dsn, resolve=loopback, ssl_context=trusting) as (tl, webhooks):
+        yield tl, webhooks, f"https://hooks.test:{port}/"
+
+
+async def test_an_endpoint_that_offers_http_2_gets_it(clean_dsn: str, tmp_path: Path) -> None:
+    bodies: list[bytes] = []
+    async with speaking_http2(clean_dsn, tmp_path, lambda: Http2(bodies)) as (tl, _, url):
+        await tl.broker.webhook_add("g", url, retry=[])
         for number in range(5):
             await tl.broker.publish("t", number, key="k")
         await eventually(lambda: len(bodies) == 5)
     assert [json.loads(body)["items"][0]["payload"] for body in bodies] == list(range(5))
+
+
+async def test_a_connection_of_http_2_that_went_silent_is_not_asked_again(
+    clean_dsn: str, tmp_path: Path
+) -> None:
+    statuses = iter([None, "200"])
+    bodies: list[bytes] = []
+
+    def speak() -> Http2:
+        return Http2(bodies, next(statuses))
+
+    async with speaking_http2(clean_dsn, tmp_path, speak) as (tl, webhooks, url):
+        taken = webhooks.sent.wait(lambda sent: sent.error is None)
+        timeout = timedelta(milliseconds=500)
+        await tl.broker.webhook_add("g", url, retry=SOON, timeout=timeout)
+        await tl.broker.publish("t", 1)
+        assert (await taken).attempt == 2
+
+
+async def test_a_status_that_is_none_is_a_failure_and_keeps_no_other_from_the_log(
+    clean_dsn: str, tmp_path: Path, receiver: Receiver
+) -> None:
+    bodies: list[bytes] = []
+    rubbish = speaking_http2(clean_dsn, tmp_path, lambda: Http2(bodies, "9" * 20))
+    async with rubbish as (tl, webhooks, url):
+        failed = webhooks.sent.wait(lambda sent: sent.error is not None)
+        odd = await tl.broker.webhook_add("odd", url, retry=[])
+        plain = await tl.broker.webhook_add("plain", receiver.url)
+        await tl.broker.publish("t", 1)
+        assert "status" in (await failed).error
+        await eventually(lambda: _logged(tl, odd, 1))
+        await eventually(lambda: _logged(tl, plain, 1))
+
+
+async def test_an_entry_that_cannot_be_logged_keeps_no_other_from_the_log(
+    clean_dsn: str, receiver: Receiver
+) -> None:
+    async with sending(clean_dsn) as (tl, webhooks):
+        webhook = await tl.broker.webhook_add("g", receiver.url)
+        sent = webhooks.sent.wait()
+        await tl.broker.publish("t", 1)
+        webhooks._note(replace(await sent, status=1 << 40))
+        await eventually(lambda: _logged(tl, webhook, 1))
+        await eventually(lambda: not webhooks._entries)
+
+
+async def test_a_secret_of_which_only_the_beginning_is_in_the_excerpt_is_struck_out(
+    clean_dsn: str, receiver: Receiver
+) -> None:
+    receiver.answers.append(answer(200, b"x" * 980 + b"Bearer 0123456789abcdef0123456789"))
+    async with sending(clean_dsn) as (tl, _):
+        bearer = {"authorization": "Bearer 0123456789abcdef0123456789"}
+        webhook = await tl.broker.webhook_add("g", receiver.url, headers=bearer)
+        await tl.broker.publish("t", 1)
+        await eventually(lambda: _logged(tl, webhook, 1))
+        (entry,) = await tl.broker.webhook_log(webhook)
+    assert entry.answer == "x" * 980 + "***"
 
 
 SENDER = """

@@ -113,6 +113,36 @@ def test_a_group_with_webhooks_is_not_abandoned_while_they_are_paused(session: S
     assert ask(session, "select count(*) from trunkline.broker_webhook_list('g')") == 1
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://shop.test/",
+        "https://me:word@shop.test/",
+        "https://shop.test:http/",
+        "https://shop.test:65536/",
+        "https://[::1/",
+        "https://bücher.test/",
+        "https://shop.test/café",
+        "https://shop.test/a b",
+    ],
+)
+def test_a_url_that_could_never_be_posted_to_is_refused_at_once(session: Session, url: str) -> None:
+    assert state(session, "select trunkline.broker_webhook_add('g', %s)", [url]) == "TL422"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a",
+        "HTTPS://Shop.test:8443/a/b?c=%20d&e=[f]#g",
+        "https://[2606:2800:220:1::1]:443?x",
+        "http://under_score.xn--bcher-kva.test:65535/",
+    ],
+)
+def test_any_other_url_is_taken(session: Session, url: str) -> None:
+    call(session, "broker_webhook_add", group_name="g", url=url)
+
+
 def test_a_secret_that_signed_along_long_enough_is_forgotten(session: Session) -> None:
     call(session, "broker_webhook_add", group_name="g", url=URL, secret=SECRET)
     for letter in "xyz":

@@ -31,10 +31,14 @@ _NOT_PUBLIC = [
         "192.0.0.0/24",  # services of networks; metadata in Oracle's cloud
         "192.88.99.0/24",  # relays from IPv6, retired
         "64:ff9b:1::/48",  # translation to IPv4 inside of a network
+        "fec0::/10",  # of a site, before there was fc00::/7
+        "3fff::/20",  # for documentation
     )
 ]
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
+_TUNNELLED = 0x0000_5EFE  # ISATAP, before the IPv4 address; one bit says whether that is public
 _LOOK_UPS_AT_ONCE = 32
+_NEXT_AFTER = 2.0  # seconds of silence, then the next address is tried
 
 
 class Forbidden(Exception):
@@ -65,7 +69,8 @@ def _wrapped(address: Address) -> list[Address]:
     inner: list[Address | None] = [address.sixtofour]
     if address.teredo is not None:
         inner.extend(address.teredo)
-    if address in _TRANSLATED or int(address) >> 32 == 0:
+    tunnelled = int(address) >> 32 & 0xFDFF_FFFF == _TUNNELLED
+    if tunnelled or address in _TRANSLATED or int(address) >> 32 == 0:
         inner.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     return [each for each in inner if each is not None]
 
@@ -111,10 +116,12 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         failure: Exception | None = None
-        for address in await self._allowed(host, port):
+        addresses = await self._allowed(host, port)
+        for address in addresses:
+            most = timeout if address == addresses[-1] else _NEXT_AFTER
             try:
                 return await self._inner.connect_tcp(
-                    address, port, timeout, local_address, socket_options
+                    address, port, most, local_address, socket_options
                 )
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error

@@ -121,16 +121,27 @@ class Connections:
         headers: Mapping[str, str],
         content: bytes,
     ) -> Response:
-        async with connection.stream(
-            "POST", self._url, headers=list(headers.items()), content=content
-        ) as response:
-            said = bytearray()
-            async for chunk in response.aiter_stream():
-                said += chunk[: self._excerpt]
-                if len(said) >= self._excerpt:
-                    break
-            given = {name.lower(): value for name, value in response.headers}
-            return Response(response.status, given, bytes(said[: self._excerpt]))
+        whole = False
+        try:
+            async with connection.stream(
+                "POST", self._url, headers=list(headers.items()), content=content
+            ) as response:
+                if not 200 <= response.status <= 999:
+                    raise httpcore.RemoteProtocolError("the status of the answer is none")
+                said = bytearray()
+                async for chunk in response.aiter_stream():
+                    said += chunk[: self._excerpt]
+                    if len(said) >= self._excerpt:
+                        break
+                else:
+                    whole = True
+                given = {name.lower(): value for name, value in response.headers}
+                return Response(response.status, given, bytes(said[: self._excerpt]))
+        finally:
+            if not whole and self._http2 is connection:
+                self._http2 = None  # it may be dead, or full of what nobody reads
+            if self._http2 is not connection and connection.is_idle():
+                await connection.aclose()
 
 
 class _Http1:

@@ -17,8 +17,6 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-import httpcore
-
 from trunkline.broker import webhook_messages as messages
 from trunkline.broker.addresses import Forbidden
 from trunkline.broker.connections import Connections
@@ -28,6 +26,8 @@ from trunkline.broker.invocation import Failed, Withdrawn
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Sequence
+
+    import httpcore
 
     from trunkline.broker.circuit import Circuit
     from trunkline.broker.delivered import Delivered
@@ -167,10 +167,8 @@ class WebhookSender:
             return Answer(None, trouble=f"no answer within {timeout:g} s")
         except Forbidden as error:
             return Answer(None, trouble=f"refused to connect: {error}")
-        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
-            return Answer(None, trouble=self._struck_out(_told(error)))
-        except OSError as error:
-            return Answer(None, trouble=_told(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the log tells of it
+            return Answer(None, trouble=self._struck_out(storable(_told(error))))
         finally:
             self._requests.discard(task)
 
@@ -189,6 +187,10 @@ class WebhookSender:
         for value in (*secrets, *self.endpoint.headers.values()):
             if len(value) >= _SHORTEST_STRUCK_OUT:
                 text = text.replace(value, "***")
+                for shown in range(len(value) - 1, _SHORTEST_STRUCK_OUT - 1, -1):
+                    if text.endswith(value[:shown]):  # the rest of it was not read
+                        text = f"{text[:-shown]}***"
+                        break
         return text
 
 
@@ -201,7 +203,7 @@ def _seconds(retry_after: str, now: datetime) -> float | None:
         return min(float(text[:10]), _LONGEST_REST)
     try:
         at = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if at.tzinfo is None:
         at = at.replace(tzinfo=UTC)

@@ -303,6 +303,22 @@ class BrokerWebhooks(Service):
     async def _flush(self) -> None:
         """Write what is to be noted; what cannot be written now is kept."""
         entries: list[dict[str, Any]] = [sent.entry() for sent in self._entries]
-        if entries:
+        if not entries:
+            return
+        try:
             await self._db.run(calls.log_add(entries))
-            del self._entries[: len(entries)]
+        except (Unavailable, OSError):
+            raise
+        except TrunklineError:  # one of them cannot be written, now or ever
+            for entry in entries:
+                await self._write_entry(entry)
+        del self._entries[: len(entries)]
+
+    async def _write_entry(self, entry: dict[str, Any]) -> None:
+        try:
+            await self._db.run(calls.log_add([entry]))
+        except (Unavailable, OSError):
+            raise
+        except TrunklineError as error:
+            reason = telemetry.redact(str(error))
+            logger.warning("webhook log misses an entry", webhook=entry["webhook"], error=reason)

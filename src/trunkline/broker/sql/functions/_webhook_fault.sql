@@ -3,8 +3,9 @@ create or replace function trunkline._webhook_fault(url text, headers jsonb, ret
 returns text language plpgsql immutable as $$
 begin
   return case
-    when coalesce(url, '') !~* '^https?://[^[:space:][:cntrl:]/?#@]+([/?#][^[:space:][:cntrl:]]*)?$' or length(url) > 2000 then
-      format('a webhook has a URL like https://host/path without a password in it, got %s.',
+    when coalesce(url, '') !~* '^https?://([a-z0-9._~%-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?([/?#][!-~]*)?$' or length(url) > 2000
+      or (regexp_match(url, '^[^/]*//[^/?#]*:([0-9]+)([/?#]|$)'))[1]::int > 65535 then
+      format('a webhook has a URL like https://host/path, in ASCII and without a password in it, got %s.',
         coalesce(quote_literal(left(regexp_replace(url, '//[^/@]*@', '//***@'), 200)), 'NULL'))
     when jsonb_typeof(coalesce(headers, '[]')) <> 'object' then 'headers are a JSON object of texts.'
     when exists (select from jsonb_each(headers) h where h.key !~ '^[A-Za-z0-9!#$%&''*+.^_`|~-]+$') then
