@@ -131,3 +131,17 @@ async def test_a_webhook_sends_cloudevents_when_asked_to_and_signs_them(
     (made,) = Verifier(SECRET).verify(request.body, request.headers)
     assert (made["id"], made["source"], made["type"]) == (str(event_id), "/shop", "orders.made")
     assert (made["subject"], made["data"]) == ("k", {"n": 1})
+
+
+async def test_a_webhook_sends_numbers_as_they_were_published(
+    clean_dsn: str, session: Session
+) -> None:
+    allow_private(session)
+    numbers = f'{{"price": 12345678901234567890.12345678901234567890, "large": 1{"0" * 400}.5}}'
+    with receiving() as receiver:
+        async with sending(clean_dsn) as (tl, _):
+            await tl.broker.webhook_add("g", receiver.url, format="cloudevents")
+            session.execute("select trunkline.broker_publish('t', %s::jsonb)", [numbers])
+            await eventually(lambda: len(receiver.requests) == 1)
+    (made,) = json.loads(receiver.requests[0].body, parse_float=str)
+    assert made["data"] == json.loads(numbers, parse_float=str)

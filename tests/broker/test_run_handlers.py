@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg  # noqa: TC002 - annotations are looked at
 import pytest
+from tests.fixtures.asking import ask
 
 import trunkline
 from trunkline.broker.delivered import Delivered  # noqa: TC001 - annotations are looked at
 from trunkline.broker.models import Event, NewEvent
 from trunkline.testing import run_handlers
+
+if TYPE_CHECKING:
+    from tests.fixtures.asking import Session
 
 
 @pytest.fixture
@@ -73,3 +77,19 @@ async def test_it_can_be_run_again_and_goes_on_where_it_was(app: trunkline.App) 
         second = await run_handlers(app, [NewEvent("orders", 2)])
     assert [event.payload for event in first.handled("bill")] == [1]
     assert [event.payload for event in second.handled("bill")] == [2]
+
+
+async def test_a_handler_finds_its_event_behind_many_that_are_for_others(
+    app: trunkline.App, session: Session
+) -> None:
+    ask(session, "select trunkline.config_set('broker.match_events', '500')")
+
+    @app.on("many", group="g", name="many", batch=100)
+    async def all_of_them(events: list[Event]) -> None: ...
+
+    @app.on("rare", group="g", name="rare")
+    async def only_one(event: Event) -> None: ...
+
+    events = [NewEvent("many", number, "k") for number in range(4_000)]
+    outcome = await run_handlers(app, [*events, NewEvent("rare", 1, "k")])
+    assert [event.payload for event in outcome.handled("rare")] == [1]

@@ -241,3 +241,14 @@ async def test_a_stream_that_is_cut_at_random_misses_nothing_and_repeats_nothing
         await eventually(lambda: len(seen) >= 60)
 
     assert seen == list(range(60))
+
+
+async def test_a_stream_that_looks_at_much_and_gives_nothing_has_heartbeats(
+    platform: Platform, session: Session
+) -> None:
+    fill(session, 1, 20)
+    stream = platform.broker.stream("other", after=start(session), heartbeat=0.0)
+    stream._page = 1
+    item = await anext(stream.items())
+    assert isinstance(item, Heartbeat)
+    assert Place.parse(item.token).position == 1

@@ -26,7 +26,7 @@ VERSION = "1.0"
 SINGLE = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 
-_TRACE = ("traceparent", "tracestate")
+TRACE = ("traceparent", "tracestate")
 _REQUIRED = ("id", "source", "specversion", "type")
 _CORE = {*_REQUIRED, "subject", "time", "datacontenttype", "data", "data_base64", "metadata"}
 
@@ -34,7 +34,7 @@ _CORE = {*_REQUIRED, "subject", "time", "datacontenttype", "data", "data_base64"
 def to_cloudevent(event: Event, source: str) -> dict[str, Any]:
     """An event as a CloudEvent, ready for JSON."""
     metadata = dict(event.metadata or {})
-    trace = {name: metadata.pop(name) for name in _TRACE if isinstance(metadata.get(name), str)}
+    trace = {name: metadata.pop(name) for name in TRACE if isinstance(metadata.get(name), str)}
     made: dict[str, Any] = {
         "specversion": VERSION,
         "id": str(event.event_id),
@@ -118,9 +118,9 @@ def _metadata(document: Mapping[str, Any]) -> dict[str, Any]:
     others = {
         name: value
         for name, value in document.items()
-        if name not in _CORE and name not in _TRACE and value is not None
+        if name not in _CORE and name not in TRACE and value is not None
     }
-    trace = {name: document[name] for name in _TRACE if document.get(name)}
+    trace = {name: document[name] for name in TRACE if document.get(name)}
     about = {name: document[name] for name in ("id", "source", "time") if document.get(name)}
     if not _is_json(document.get("datacontenttype")):
         about["datacontenttype"] = document["datacontenttype"]

@@ -163,13 +163,11 @@ class EventStream:
                     if event is not None:
                         yield event
                         spoken = time.monotonic()
-                if page:
-                    continue
                 silence = self._heartbeat - (time.monotonic() - spoken)
                 if silence <= 0:
                     yield Heartbeat(self.token or "")
                     spoken = time.monotonic()
-                else:
+                elif not page:
                     await heard.wait(min(_LOOK_EVERY, silence))
 
     async def _read(self) -> list[tuple[Place, StreamEvent | None]] | Reset:

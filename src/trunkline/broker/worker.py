@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from trunkline.broker.attempts import Attempt
-    from trunkline.broker.delivered import HandlerLane
+    from trunkline.broker.delivered import Delivered, HandlerLane
     from trunkline.broker.handlers import Handler
     from trunkline.core.db import AsyncDb
     from trunkline.core.lease import ProcessLease
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 logger = telemetry.get_logger(__name__)
 
 _STOP_PATIENCE = 10.0  # seconds beyond the time that a handler may take
+_LOOKED_FAR = 1_000  # deliveries that a reading looks through for those that are for us
 
 
 class HandlerWorker:
@@ -318,7 +319,7 @@ class HandlerWorker:
             raise
         for number, lane in wanting.items():
             events = found.get(number, [])
-            full = len(events) >= most
+            full = len(events) >= most or _looked_far(events, after[number])
             if gone := [event for event in events if event.event_id is None and event.position]:
                 logger.error("events lost", events=len(gone), **self._about(lane))
             lane.more = lane.more or full
@@ -417,6 +418,12 @@ class HandlerWorker:
         with suppress(TrunklineError, OSError):
             await self._leave(process)
         self._lanes.clear()
+
+
+def _looked_far(events: Sequence[Delivered], after: int) -> bool:
+    """Whether a reading ended among deliveries that are for others, and not where they end."""
+    last = events[-1] if events else None
+    return last is not None and not last.event_id and last.delivery - after >= _LOOKED_FAR
 
 
 def _is_trouble(error: BaseException) -> bool:
