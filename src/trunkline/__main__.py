@@ -1,5 +1,5 @@
 """``python -m trunkline``: the command, where its script is not on the path."""
 
-from trunkline.cli.main import run
+from trunkline.cli.start import run
 
 run()

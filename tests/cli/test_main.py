@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
-from tests.cli.conftest import PROGRAM, Cli, Start, answer_of
+from tests.cli.conftest import PROGRAM, Answer, Cli, Start, answer_of
 from typer.testing import CliRunner
 
 from trunkline.cli.main import app, main
@@ -80,6 +81,39 @@ def test_the_program_starts_without_what_only_commands_need() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert not loaded & {"psycopg", "pydantic", "structlog", "zstandard", "pyarrow", "rich.table"}
+
+
+def test_control_c_while_it_starts_shows_no_traceback(tmp_path: Path) -> None:
+    slow = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    (tmp_path / "typer.py").write_text(slow)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-m", "trunkline", "--version"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_control_c_is_quiet_before_the_command_is_known(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_app: typer.Typer) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(typer.main, "get_command", interrupted)
+    assert cli("log", "list") == Answer(130, "", "")
+
+
+@pytest.mark.parametrize("capability", ["log", "broker", "spark"])
+def test_a_bench_refuses_what_it_cannot_measure_before_it_starts_anything(
+    cli: Cli, capability: str
+) -> None:
+    answer = cli(capability, "bench", "--only", "nonsense", "--dsn", UNREACHABLE)
+    assert answer.code == 2
+    assert answer.err.startswith("error: there is no cell 'nonsense'.\n hint: There are: ")
 
 
 def test_it_tells_its_version(capfd: pytest.CaptureFixture[str]) -> None:

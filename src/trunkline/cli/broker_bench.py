@@ -27,4 +27,4 @@ def bench(
     """Measure, against a queue of unread events with a deleting poller in the same run."""
     from trunkline.broker import bench as measuring
 
-    measure(invocation, measuring.run, quick=quick, full=full, only=only, runs=runs)
+    measure(invocation, measuring, quick=quick, full=full, only=only, runs=runs)

@@ -1,6 +1,5 @@
 """``trunkline log``: what keeps topics in shape, and what measures them."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
 
@@ -92,13 +91,16 @@ def bench(
     """Measure, against the plain design in the same run."""
     from trunkline.log import bench as measuring
 
-    measure(invocation, measuring.run, quick=quick, full=full, only=only, runs=runs)
+    measure(invocation, measuring, quick=quick, full=full, only=only, runs=runs)
 
 
-def measure(invocation: Invocation, run: Callable[..., dict[str, Any]], **given: Any) -> None:
+def measure(invocation: Invocation, bench: Any, *, only: str | None, **given: Any) -> None:
     """Run a benchmark; what it found, in the format that was asked for."""
+    from trunkline.log.bench import chosen
+
+    chosen(bench.CELLS, only)  # a word that names none is refused before anything is started
     with invocation.session() as session:
-        figures = run(session.dsn, progress=say, **given)
+        figures = bench.run(session.dsn, progress=say, only=only, **given)
     if not figures["durable"]:
         say("fsync or synchronous_commit is off: these figures mean nothing.")
     if invocation.format is Format.TABLE:

@@ -114,6 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except typer.Abort:
         say("Nothing was done.")
         return 1
@@ -127,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run() -> None:
-    """The entry point of the package."""
+    """Run the command that this process was started with, and exit."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started us
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))

@@ -27,4 +27,4 @@ def bench(
     """Measure, against Spark's JDBC (TRUNKLINE_JDBC names the driver) in the same run."""
     from trunkline.spark import bench as measuring
 
-    measure(invocation, measuring.run, quick=quick, full=full, only=only, runs=runs)
+    measure(invocation, measuring, quick=quick, full=full, only=only, runs=runs)

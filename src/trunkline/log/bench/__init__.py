@@ -61,19 +61,24 @@ def run(
     and removed again. ``quick`` shows that it works, ``full`` takes hours and gigabytes. Other
     capabilities pass ``cells`` of their own.
     """
-    names = list(cells) if only is None else [name.strip() for name in only.split(",")]
-    if unknown := [name for name in names if name not in cells]:
-        raise Invalid(f"there is no cell {unknown[0]!r}.", hint=f"There are: {', '.join(cells)}.")
     return asyncio.run(
         _run(
             dsn,
-            {name: cells[name] for name in names},
+            chosen(cells, only),
             quick=quick,
             full=full,
             runs=runs or (3 if quick else 7),
             progress=progress or _silent,
         )
     )
+
+
+def chosen(cells: Mapping[str, Cell], only: str | None) -> dict[str, Cell]:
+    """The cells that ``only`` names, in its order; all of them without it."""
+    names = list(cells) if only is None else [name.strip() for name in only.split(",")]
+    if unknown := [name for name in names if name not in cells]:
+        raise Invalid(f"there is no cell {unknown[0]!r}.", hint=f"There are: {', '.join(cells)}.")
+    return {name: cells[name] for name in names}
 
 
 async def _run(

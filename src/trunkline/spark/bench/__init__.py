@@ -49,6 +49,7 @@ def run(
     """
     if only is None and not full:
         only = ",".join(name for name in CELLS if name not in _LONG)
+    log_bench.chosen(CELLS, only)  # before Spark is started
     with spark_session():
         return log_bench.run(
             dsn,
