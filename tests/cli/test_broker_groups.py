@@ -82,7 +82,7 @@ def test_groups_lag_seek_and_delete(session: Session, cli: Cli) -> None:
     rows(cli, "seek", "billing", "--to", "1h ago")
     assert len(rows(cli, "read", "billing")) == 5
 
-    assert cli("broker", "group-delete", "billing").code == 0
+    assert cli("broker", "group-delete", "billing", "--yes").code == 0
     assert cli("broker", "read", "billing").code == 3
 
 

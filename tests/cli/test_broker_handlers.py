@@ -62,7 +62,7 @@ def test_a_worker_handles_events_until_it_is_told_to_stop_and_dead_letters_are_s
     assert shown["payload"] == "bad"
     assert shown["errors"][0]["attempt"] == 1
     assert "1 dead letter is tried again" in cli("broker", "dead", "retry", number).err
-    assert cli("broker", "dead", "discard", number).code == 3
+    assert cli("broker", "dead", "discard", number, "--yes").code == 3
     assert cli("broker", "dead", "show", number).code == 3
 
 
@@ -79,7 +79,7 @@ def test_all_dead_letters_of_a_handler_are_discarded(
             [number],
         )
     assert len(cli("broker", "dead", "list", "--handler", "h").rows) == 3
-    done = cli("broker", "dead", "discard", "--group", "g", "--handler", "h")
+    done = cli("broker", "dead", "discard", "--group", "g", "--handler", "h", "--yes")
     assert "3 dead letters are discarded" in done.err
     assert cli("broker", "dead", "list").rows == []
     assert cli("broker", "handler-delete", "g", "h").code == 0

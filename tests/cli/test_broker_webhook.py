@@ -59,8 +59,8 @@ def test_a_webhook_from_adding_to_removing(
     assert "was already" in cli("broker", "webhook", "pause", "1").err
     assert cli("broker", "webhook", "list").rows[0]["paused_because"] == "moving"
     assert "is resumed" in cli("broker", "webhook", "resume", "1").err
-    assert cli("broker", "webhook", "remove", "1").code == 0
-    assert cli("broker", "webhook", "remove", "1").code == 3
+    assert cli("broker", "webhook", "remove", "1", "--yes").code == 0
+    assert cli("broker", "webhook", "remove", "1", "--yes").code == 3
     assert cli("broker", "webhook", "list").rows == []
 
 

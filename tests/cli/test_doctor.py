@@ -197,7 +197,7 @@ def test_groups_far_behind_and_beyond_retention_are_told(
     assert behind["state"] == "warn"
     assert "slow is 50 messages behind" in behind["found"]
     assert "trunkline log seek orders --group slow --to latest" in behind["remedy"]
-    cli("log", "trim", "orders", "--before", "40")
+    cli("log", "trim", "orders", "--before", "40", "--yes")
     answer = cli("doctor")
     assert answer.code == 1
     lost = finding(answer, "groups")

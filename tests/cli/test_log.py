@@ -39,9 +39,9 @@ def test_a_topic_is_created_listed_described_and_deleted(cli: Cli, numbers: str)
     assert [(row["topic"], row["messages"]) for row in listed] == [(numbers, 20)]
     described = cli("log", "describe", numbers).rows
     assert [(row["first_offset"], row["last_offset"]) for row in described] == [(1, 10), (1, 10)]
-    assert cli("log", "delete", numbers).code == 0
+    assert cli("log", "delete", numbers, "--yes").code == 0
     assert cli("log", "list").rows == []
-    assert cli("log", "delete", numbers).code == 3
+    assert cli("log", "delete", numbers, "--yes").code == 3
 
 
 def test_settings_are_given_as_people_write_them(cli: Cli) -> None:
@@ -90,21 +90,21 @@ def test_groups_are_shown_moved_and_forgotten(cli: Cli, numbers: str) -> None:
     assert back.rows == [{"partition": 1, "next_offset": 1}]
     assert cli("log", "seek", numbers, "--group", "g", "--to", "soon").code == 2
     assert cli("log", "seek", numbers, "--group", "nobody", "--to", "latest").code == 3
-    assert cli("log", "group-delete", numbers, "--group", "g").code == 0
+    assert cli("log", "group-delete", numbers, "--group", "g", "--yes").code == 0
     assert cli("log", "groups", numbers).rows == []
     assert cli("log", "groups", "nothing").code == 3
 
 
 def test_what_is_trimmed_is_gone(cli: Cli, numbers: str) -> None:
-    trimmed = cli("log", "trim", numbers, "--partition", "0", "--before", "8")
+    trimmed = cli("log", "trim", numbers, "--partition", "0", "--before", "8", "--yes")
     assert trimmed.rows == [{"partition": 0, "first_offset": 8}]
     gone = cli("log", "read", numbers, "--partition", "0", "--from", "1")
     assert gone.code == 1
     assert "starts at 8" in gone.err
     assert len(cli("log", "read", numbers, "--partition", "0").rows) == 3
     assert cli("log", "trim", numbers, "--before", "8").code == 2
-    assert cli("log", "trim", numbers, "--partition", "0", "--before", "99").code == 2
-    everything = cli("log", "trim", numbers, "--before", "latest")
+    assert cli("log", "trim", numbers, "--partition", "0", "--before", "99", "--yes").code == 2
+    everything = cli("log", "trim", numbers, "--before", "latest", "--yes")
     assert [row["first_offset"] for row in everything.rows] == [11, 11]
 
 

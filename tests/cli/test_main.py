@@ -7,6 +7,7 @@ import pty
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ from trunkline.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import psycopg
 
 UNREACHABLE = "postgresql://me:s3cret@127.0.0.1:1/shop"
 
@@ -265,6 +268,55 @@ def test_a_program_may_be_started_without_standard_output_or_error(cli: Cli) -> 
     for closed in (">&-", "2>&-", ">&- 2>&-"):
         command = f"exec {PROGRAM} log list {closed}"
         assert subprocess.run(["bash", "-c", command], check=False).returncode == 0, closed
+
+
+DESTROYING = [
+    "db uninstall",
+    "log delete full",
+    "log trim full --before latest",
+    "log group-delete full --group g",
+    "broker group-delete g",
+    "broker dead discard 1",
+    "broker dead discard --group g --handler h",
+    "broker webhook remove 1",
+]
+
+
+@pytest.mark.parametrize("line", DESTROYING)
+def test_what_cannot_be_undone_is_not_done_by_a_script_that_does_not_say_yes(
+    cli: Cli, sql: psycopg.Connection[Any], line: str
+) -> None:
+    cli("log", "create", "full")
+    sql.execute("select trunkline.log_append_text('full', 'a')")
+    sql.execute("select from trunkline.log_claim('full', 'g', 0)")
+    answer = cli(*line.split())
+    assert answer.code == 2
+    assert answer.err == (
+        "error: this cannot be undone, and there is no terminal to ask at.\n hint: Add --yes.\n"
+    )
+    assert [row["first_offset"] for row in cli("log", "describe", "full").rows] == [1]
+    assert [row["group_name"] for row in cli("log", "lag", "full").rows] == ["g"]
+
+
+@pytest.mark.parametrize(("typed", "code", "left"), [("n", 1, ["full"]), ("y", 0, [])])
+def test_a_person_is_asked_before_something_is_destroyed(
+    cli: Cli, dsn: str, typed: str, code: int, left: list[str]
+) -> None:
+    cli("log", "create", "full")
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(PROGRAM, ["trunkline", "log", "delete", "full", "--dsn", dsn])
+    shown = b""
+    while not shown.endswith(b"[y/N]: "):
+        shown += os.read(terminal, 1000)
+    assert b"Delete full with all its messages?" in shown
+    os.write(terminal, f"{typed}\n".encode())
+    with suppress(OSError):  # Linux tells the end of a terminal as an error
+        while os.read(terminal, 1000):
+            pass
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == code
+    os.close(terminal)
+    assert [row["topic"] for row in cli("log", "list").rows] == left
 
 
 def test_a_close_name_is_suggested(cli: Cli) -> None:

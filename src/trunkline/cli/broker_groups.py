@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import typer
 
+from trunkline.cli.asking import Yes, ask
 from trunkline.cli.invocation import Invocation, command, flag
 from trunkline.cli.output import say
 
@@ -32,7 +33,7 @@ def add_to(app: typer.Typer) -> None:
     add(example='trunkline broker seek billing --to "2h ago"', reads=True)(seek)
     add(example="trunkline broker groups", reads=True)(groups)
     add(example="trunkline broker lag billing", reads=True)(lag)
-    add("group-delete", example="trunkline broker group-delete billing")(group_delete)
+    add("group-delete", example="trunkline broker group-delete billing --yes")(group_delete)
 
 
 def read(
@@ -133,10 +134,11 @@ def lag(invocation: Invocation, group: SomeGroup = None) -> None:
     invocation.print(found, columns=_LAG, nothing="No handlers.")
 
 
-def group_delete(invocation: Invocation, group: Group) -> None:
+def group_delete(invocation: Invocation, group: Group, yes: Yes = False) -> None:
     """Delete a group with its subscriptions, handlers, positions and dead letters."""
     from trunkline.broker import calls
 
     with invocation.session() as session:
+        ask(f"Delete {group} with its subscriptions, positions and dead letters?", yes=yes)
         session.run(calls.group_delete(group))
     say(f"Deleted {group}.")

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trunkline.cli.asking import Yes, ask
 from trunkline.cli.invocation import Invocation, command, flag, run_async
 from trunkline.cli.output import say
 
@@ -95,16 +96,20 @@ def retry_dead(
     say(f"{_letters(total)} tried again.")
 
 
-@command(dead, "discard", example="trunkline broker dead discard 17 18")
+@command(dead, "discard", example="trunkline broker dead discard 17 18 --yes")
 def discard_dead(
     invocation: Invocation,
     numbers: Letters = None,
     group: Group = None,
     handler: Handler = None,
+    yes: Yes = False,
 ) -> None:
     """Give dead letters up: some, or all of a handler; what waited behind them goes on."""
     from trunkline.broker import handler_calls
 
+    which = f"{len(numbers)} dead letters" if numbers else f"all dead letters of {handler or group}"
+    if numbers or handler or group:  # else the call says what is missing
+        ask(f"Give {which} up?", yes=yes)
     total = _each(invocation, handler_calls.dead_discard, numbers, group, handler)
     say(f"{_letters(total)} discarded.")
 

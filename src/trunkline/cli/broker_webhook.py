@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from trunkline.cli.asking import Yes, ask
 from trunkline.cli.invocation import Invocation, command, flag
 from trunkline.cli.output import say
 
@@ -175,13 +176,14 @@ def resume(invocation: Invocation, number: Number) -> None:
     say(f"Webhook {number} {'is resumed' if done else 'was not paused'}.")
 
 
-@command(webhook, example="trunkline broker webhook remove 3")
-def remove(invocation: Invocation, number: Number) -> None:
+@command(webhook, example="trunkline broker webhook remove 3 --yes")
+def remove(invocation: Invocation, number: Number, yes: Yes = False) -> None:
     """Remove a webhook with its positions, retries and dead letters."""
     from trunkline.broker import webhook_calls
     from trunkline.core.errors import NotFound
 
     with invocation.session() as session:
+        ask(f"Remove webhook {number} with its positions and dead letters?", yes=yes)
         if not session.run(webhook_calls.remove(number)):
             raise NotFound(
                 f"there is no webhook {number}.", hint="List them: trunkline broker webhook list"

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trunkline.cli.asking import Yes, ask
 from trunkline.cli.invocation import Invocation, command, connected, flag
 from trunkline.cli.output import Format, say
 
@@ -15,7 +16,6 @@ app = typer.Typer(help="The schema in the database, and its settings.", no_args_
 config = typer.Typer(help="Settings of this installation.", no_args_is_help=True)
 app.add_typer(config, name="config")
 
-Yes = Annotated[bool, flag("--yes", help="Do not ask.")]
 Setting = Annotated[str, typer.Argument(metavar="NAME", help="A setting, such as lease.ttl.")]
 
 
@@ -137,17 +137,6 @@ def config_list(invocation: Invocation) -> None:
     with invocation.session() as session:
         rows = session.run(Call("config_list", {}, lambda rows: rows))
     invocation.print(rows, columns=("name", "value", "default_value", "description"))
-
-
-def ask(question: str, *, yes: bool) -> None:
-    """Let a person confirm what cannot be undone; a program says ``--yes``."""
-    from trunkline.core.errors import BadRequest
-
-    if yes:
-        return
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise BadRequest("this cannot be undone and nobody is there to ask.", hint="Add --yes.")
-    typer.confirm(question, abort=True, err=True)
 
 
 def _print_applied(invocation: Invocation, planned: "Plan", *, done: bool = True) -> None:

@@ -1,11 +1,11 @@
 """``trunkline log``: topics; the modules ``log_*`` add what is done with them."""
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
 from trunkline.cli import output
+from trunkline.cli.asking import Yes, ask
 from trunkline.cli.invocation import Invocation, command, flag
 from trunkline.cli.output import Format, say
 
@@ -133,15 +133,14 @@ def alter(
 def delete(
     invocation: Invocation,
     topic: Topic,
-    yes: Annotated[bool, flag("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
-    """Delete a topic with its messages and groups; a terminal is asked first."""
+    """Delete a topic with its messages and groups."""
     from trunkline.log import calls
 
     with invocation.session() as session:
         session.run(calls.settings(topic))
-        if not yes and sys.stdin is not None and sys.stdin.isatty():
-            typer.confirm(f"Delete {topic} with all its messages?", abort=True, err=True)
+        ask(f"Delete {topic} with all its messages?", yes=yes)
         session.run(calls.delete(topic))
     say(f"Deleted {topic}.")
 

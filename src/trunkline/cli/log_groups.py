@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from trunkline.cli.asking import Yes, ask
 from trunkline.cli.invocation import Invocation, Session, command
 from trunkline.cli.log import Group, Partition, Topic
 from trunkline.cli.output import say
@@ -21,7 +22,9 @@ def add_to(app: typer.Typer) -> None:
     add(example='trunkline log seek orders --group billing --to "2h ago"', reads=True)(seek)
     add(example="trunkline log groups orders", reads=True)(groups)
     add(example="trunkline log lag orders --group billing", reads=True)(lag)
-    add("group-delete", example="trunkline log group-delete orders --group billing")(group_delete)
+    add("group-delete", example="trunkline log group-delete orders --group billing --yes")(
+        group_delete
+    )
 
 
 def seek(
@@ -75,11 +78,14 @@ def lag(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = None
     invocation.print(found, nothing="No groups.")
 
 
-def group_delete(invocation: Invocation, topic: Topic, group: Group) -> None:
+def group_delete(invocation: Invocation, topic: Topic, group: Group, yes: Yes = False) -> None:
     """Forget a group and its positions."""
     from trunkline.log import calls
 
     with invocation.session() as session:
+        if not session.run(calls.groups(topic, group)):
+            _explain_nothing(session, topic, group)
+        ask(f"Forget {group} and where it stands in {topic}?", yes=yes)
         session.run(calls.delete_group(topic, group))
     say(f"Forgot {group}.")
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from trunkline.cli import output
+from trunkline.cli.asking import Yes, ask
 from trunkline.cli.invocation import Invocation, Session, command, flag
 from trunkline.cli.log import Partition, Topic
 from trunkline.cli.output import Format, say
@@ -14,7 +15,7 @@ from trunkline.cli.output import Format, say
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the tree."""
     add = partial(command, app, panel="Upkeep")
-    add(example="trunkline log trim orders --partition 0 --before 1000", reads=True)(trim)
+    add(example="trunkline log trim orders --partition 0 --before 1000 --yes", reads=True)(trim)
     add(example="trunkline log compact settings", reads=True)(compact)
     add(example="trunkline log verify orders && echo whole", reads=True)(verify)
     add(example="trunkline log bench --quick", reads=True)(bench)
@@ -30,6 +31,7 @@ def trim(
         ),
     ],
     partition: Partition = None,
+    yes: Yes = False,
 ) -> None:
     """Forget everything before an offset or a time."""
     from trunkline.cli import inputs
@@ -45,6 +47,7 @@ def trim(
                 " in each.",
                 hint="Name one with --partition.",
             )
+        ask(f"Forget what {topic} holds before {before}?", yes=yes)
         rows = []
         for number in [part.partition for part in partitions] if partition is None else [partition]:
             offset = _offset(session, topic, number, place)
