@@ -34,6 +34,7 @@ begin
   update trunkline.duty set ran_at = null, failed_at = null, error = null;
   delete from trunkline.lease;
   delete from trunkline.owner;
+  delete from trunkline.incarnation where follows > 0;
 end $$
 """
 

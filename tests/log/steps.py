@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
+import psycopg
 from psycopg.types.json import Jsonb
 from tests.fixtures.asking import ask, call, called
 
@@ -195,7 +196,13 @@ def join(
 
 
 def commit(
-    session: Session, share: Share, up_to: int, *, topic: str = TOPIC, group: str = "billing"
+    session: Session,
+    share: Share,
+    up_to: int,
+    *,
+    topic: str = TOPIC,
+    group: str = "billing",
+    **given: int,
 ) -> None:
     call(
         session,
@@ -205,7 +212,32 @@ def commit(
         partition=share.partition,
         epoch=share.epoch,
         up_to=up_to,
+        **given,
     )
+
+
+def restore(session: Session) -> int:
+    """Begin a new life of the server; its incarnation."""
+    number: int = ask(
+        session,
+        """insert into trunkline.incarnation
+           select i.incarnation + 7, i.incarnation, i.system_identifier, i.timeline, i.database,
+                  i.schema, i.xid_space
+             from trunkline.incarnation i order by i.incarnation desc limit 1
+           returning incarnation""",
+    )
+    return number
+
+
+def fail_over(dsn: str, *, after: int, payload: bytes | None = None) -> None:
+    """Go on with a standby that had so many messages; what it lacked others have appended anew."""
+    with psycopg.connect(dsn, autocommit=True) as session:
+        life = restore(session)
+        session.execute(
+            f"update {current_segment(session)} set incarnation = %s,"
+            " payload = coalesce(%s, payload) where base_offset > %s",
+            [life, payload, after],
+        )
 
 
 def seal(session: Session, topic: str = TOPIC, partition: int = 0) -> bool:

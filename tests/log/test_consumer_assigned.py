@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from tests.log.steps import fail_over
 
 import trunkline
 from trunkline import Conflict, LeaseLost, NotFound, Platform, PositionTrimmed, Unavailable
@@ -823,3 +824,31 @@ async def test_memory_is_bounded_by_fetch_bytes_and_one_batch_whatever_the_backl
         tracemalloc.stop()
     # what was fetched, as it came over the wire and as rows, and a decoded batch with its windows
     assert peak < 2 * fetch_bytes + 4 * batch_bytes
+
+
+# Another life of the server
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "at-most-once"])
+async def test_nothing_is_skipped_that_another_life_of_the_server_wrote(
+    tl: Platform, dsn: str, delivery: str, watch: Watch
+) -> None:
+    """What was handed out stands in the way of what is there now: its commit is refused."""
+    for number in range(1, 9):
+        await fill(tl, 1, first=number)
+    async with tl.log.consume("orders", "g", delivery=delivery, max_messages=4) as consumer:
+        assert await take(consumer, 4) == [1, 2, 3, 4]
+        if delivery == "at-least-once":
+            batch = await poll(consumer)
+            assert numbers(batch) == [5, 6, 7, 8]
+            fail_over(dsn, after=4)
+            with pytest.raises(PositionTrimmed) as caught:
+                await batch.commit()
+        else:
+            fail_over(dsn, after=4)
+            with pytest.raises(PositionTrimmed) as caught:
+                await poll(consumer)
+        assert caught.value.details["cut"] == 4
+    assert await done(tl) == [4]
+    async with tl.log.consume("orders", "g") as consumer:
+        assert await take(consumer, 4) == [5, 6, 7, 8]

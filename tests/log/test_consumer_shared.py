@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from tests.log.steps import fail_over
 
 import trunkline
 from trunkline import LeaseLost, NotFound, Platform, PositionTrimmed, Unavailable
@@ -546,3 +547,17 @@ async def test_memory_is_bounded_by_what_was_claimed_whatever_the_backlog(
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert peak < 6 * batch_bytes
+
+
+# Another life of the server
+
+
+async def test_what_was_decoded_is_not_taken_for_what_another_life_of_the_server_wrote(
+    tl: Platform, dsn: str
+) -> None:
+    await fill(tl, 2)
+    await tl.log.append("orders", ["11", "12", "13", "14"])
+    async with share(tl, max_messages=3) as consumer:
+        assert await take(consumer, 3) == [1, 2, 11]
+        fail_over(dsn, after=2, payload=b"91929394")
+        assert await take(consumer, 3) == [92, 93, 94]

@@ -552,3 +552,23 @@ def test_positions_outlive_the_slots_of_their_ring(session: Session, topic: str)
     following = claim(session, 3)
     assert following is not None
     assert following.offsets == [4, 5, 6]
+
+
+# Another life of the server
+
+
+def test_a_claim_of_before_a_failover_does_not_acknowledge_one_of_after_it(
+    session: Session,
+) -> None:
+    """A standby that lagged behind gives out numbers of the sequence again."""
+    create(session)
+    fill(session, 4)
+    before = claim(session, 2, timedelta(hours=1))
+    call(session, "log_seek", topic=TOPIC, group_name="readers", start="earliest")
+    ask(session, "select setval('trunkline.cursor_seq', currval('trunkline.cursor_seq'), false)")
+    after = claim(session, 2, timedelta(hours=1))
+    assert before is not None
+    assert after is not None
+    with refused("TL423"):
+        settle(session, "ack", before)
+    settle(session, "ack", after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ from tests.log.steps import (
     join,
     maintain,
     process,
+    restore,
+    seal,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +47,13 @@ def topic(session: Session) -> str:
     create(session)
     fill(session, 10)
     return TOPIC
+
+
+@pytest.fixture
+def life(session: Session) -> int:
+    """The present life of the server."""
+    present: int = ask(session, "select trunkline.incarnation()")
+    return present
 
 
 def position(session: Session, group: str = "billing", partition: int = 0) -> int:
@@ -141,6 +151,55 @@ def test_a_commit_with_an_older_snapshot_does_not_move_a_group_back(
     old.rollback()
     commit(old, share, 3)
     assert position(session) == 6
+
+
+@pytest.mark.parametrize("sealed", [(), (5,), (10,)])
+def test_a_commit_of_what_another_life_of_the_server_wrote_is_refused_with_the_cut(
+    session: Session, life: int, sealed: tuple[int, ...]
+) -> None:
+    """The server failed over to a standby that had only five of the messages that were read."""
+    create(session)
+    newer = 0
+    for offset in range(1, 11):
+        if offset == 6:
+            newer = restore(session)
+        append(session, b"x")
+        if offset in sealed:
+            seal(session)
+    (share,) = join(session, process(session))
+    commit(session, share, 5, incarnation=life)
+    for up_to, cut in ((6, 5), (10, 5), (11, 10)):
+        with refused("TL410") as caught:
+            commit(session, share, up_to, incarnation=life)
+        assert json.loads(caught.value.diag.message_detail or "{}")["cut"] == cut
+    assert position(session) == 5
+    commit(session, share, 10, incarnation=newer)
+    assert position(session) == 10
+
+
+def test_a_commit_in_a_snapshot_that_does_not_see_the_messages_is_to_be_tried_again(
+    session: Session, topic: str, connect: Connect, life: int
+) -> None:
+    (share,) = join(session, process(session))
+    old = connect(autocommit=False)
+    old.execute("set transaction isolation level repeatable read")
+    old.execute("select 1")
+    fill(session, 2)
+    with refused("40001"):
+        commit(old, share, 12, incarnation=life)
+    old.rollback()
+    commit(old, share, 12, incarnation=life)
+
+
+def test_what_left_while_it_was_worked_on_can_be_committed(session: Session, life: int) -> None:
+    create(session)
+    fill(session, 10)
+    (share,) = join(session, process(session))
+    restore(session)
+    call(session, "log_trim", topic=TOPIC, partition=0, before_offset=8)
+    commit(session, share, 5, incarnation=life)
+    commit(session, share, 7, incarnation=life)
+    assert position(session) == 7
 
 
 def test_a_lease_that_ends_while_its_process_joins_is_told(session: Session, topic: str) -> None:

@@ -478,7 +478,7 @@ SOUND: dict[str, dict[str, Any]] = {
         "start": "earliest",
         "archived": False,
     },
-    "log_commit": COMMIT,
+    "log_commit": {**COMMIT, "incarnation": 1},
     "log_compact": {"topic": "state", "partition": 0},
     "log_create": {
         "topic": "new",
@@ -546,6 +546,7 @@ MEANINGFUL = {
     "log_archivable": "topic",
     "log_archives": "partition from_offset",
     "log_claim": "deadline process start",
+    "log_commit": "incarnation",
     "log_compact": "partition",
     "log_create": "retention retention_bytes",
     "log_ends": "topics",

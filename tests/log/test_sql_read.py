@@ -31,6 +31,7 @@ from tests.log.steps import (
     problems,
     process,
     read,
+    restore,
     seal,
 )
 
@@ -39,7 +40,7 @@ from trunkline.log.batches import Codec, pack
 from trunkline.log.decoding import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from tests.fixtures.asking import Connect
@@ -270,25 +271,11 @@ def test_a_time_before_the_beginning_is_the_first_offset_and_after_the_end_the_n
 
 
 @pytest.fixture
-def older_life(session: Session) -> Iterator[int]:
+def older_life(session: Session) -> int:
     """The present incarnation, as the one before a restore: the next append begins a new one."""
     present: int = ask(session, "select max(incarnation) from trunkline.incarnation")
     create(session)
-    yield present
-    session.execute("delete from trunkline.incarnation where incarnation > %s", [present])
-
-
-def restore(session: Session) -> int:
-    """Begin a new life of the server; its incarnation."""
-    number: int = ask(
-        session,
-        """insert into trunkline.incarnation
-           select i.incarnation + 7, i.incarnation, i.system_identifier, i.timeline, i.database,
-                  i.schema, i.xid_space
-             from trunkline.incarnation i order by i.incarnation desc limit 1
-           returning incarnation""",
-    )
-    return number
+    return present
 
 
 def cut_of(error: psycopg.Error) -> int:

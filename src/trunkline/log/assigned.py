@@ -366,7 +366,14 @@ class AssignedConsumer(Consumer):
         return None if self._reader.at_most_once else self._commit(batch)
 
     def _commit(self, batch: Batch) -> Call[None]:
-        return calls.commit(self.topic, self.group, batch.partition, batch.token, batch.last_offset)
+        return calls.commit(
+            self.topic,
+            self.group,
+            batch.partition,
+            batch.token,
+            batch.last_offset,
+            incarnation=batch.written_by(batch.last_offset),
+        )
 
     def settled(self, batch: Batch) -> None:
         if share := self._share_of(batch):

@@ -310,8 +310,19 @@ def leave(
     )
 
 
-def commit(topic: str, group: str, partition: int, epoch: int, up_to: int) -> Call[None]:
-    """Say that everything up to an offset is done; refused when the epoch is over."""
+def commit(
+    topic: str,
+    group: str,
+    partition: int,
+    epoch: int,
+    up_to: int,
+    *,
+    incarnation: int | None = None,
+) -> Call[None]:
+    """Say that everything up to an offset is done; refused when the epoch is over.
+
+    ``incarnation`` is that of the last batch: what another life of the server wrote is refused too.
+    """
     return Call(
         "log_commit",
         {
@@ -320,6 +331,7 @@ def commit(topic: str, group: str, partition: int, epoch: int, up_to: int) -> Ca
             "partition": partition,
             "epoch": epoch,
             "up_to": up_to,
+            "incarnation": incarnation,
         },
         nothing,
         safe_to_repeat=True,
@@ -354,6 +366,16 @@ def claim(
         },
         many(Claim),
         safe_to_repeat=True,  # a claim whose answer got lost comes back after its deadline
+    )
+
+
+def history(topic: str) -> Call[tuple[int, int]]:
+    """Which topic bears a name, in which life of the server: what was read counts in that one."""
+    return Call(
+        "_log_history",
+        {"topic": topic},
+        lambda rows: (rows[0]["topic_id"], rows[0]["incarnation"]),
+        safe_to_repeat=True,
     )
 
 

@@ -379,6 +379,10 @@ class SyncBatch:
         """A table of offset, timestamp, key, value and headers."""
         return self._batch.to_arrow()
 
+    def written_by(self, offset: int) -> int:
+        """The incarnation of the server that wrote what stands at an offset of this batch."""
+        return self._batch.written_by(offset)
+
     def commit(self, *, on: psycopg.Connection[Any] | None = None) -> None:
         """Everything up to here is done; with ``on``, when that transaction commits."""
         self._consumer.commit(self._batch, on)

@@ -125,6 +125,10 @@ class Batch:
 
         return arrow.table(self._parts)
 
+    def written_by(self, offset: int) -> int:
+        """The incarnation of the server that wrote what stands at an offset of this batch."""
+        return next(p.incarnation for p in reversed(self._parts) if p.base_offset <= offset)
+
     async def commit(self, *, on: psycopg.AsyncConnection[Any] | None = None) -> None:
         """Everything up to here is done; with ``on``, when that transaction commits.
 

@@ -53,6 +53,7 @@ class SharedConsumer(Consumer):
         self._cache: dict[int, deque[DecodedBatch]] = {}
         self._archived: dict[int, ArchivedReader] = {}
         self._previous: dict[int, int] = {}
+        self._history: tuple[int, int] | None = None
 
     async def _next_of(self, topic: Topic) -> Batch | None:
         if batch := await self._take_up():
@@ -134,8 +135,8 @@ class SharedConsumer(Consumer):
         self._previous[partition] = claim.last_offset
         while cache and cache[0].last_offset < claim.first_offset:
             cache.popleft()
-        if cache and not await self._is_same_topic():
-            cache.clear()
+        if cache or self._history is None:
+            await self._keep_to_history()
         reach = cache[-1].last_offset + 1 if cache else claim.first_offset
         while reach <= claim.last_offset:
             rows = await fetch(
@@ -157,13 +158,17 @@ class SharedConsumer(Consumer):
             part for row in cache if (part := _between(row, claim.first_offset, claim.last_offset))
         ]
 
-    async def _is_same_topic(self) -> bool:
-        """Whether what was decoded is of the topic that was claimed from: others can make it anew.
+    async def _keep_to_history(self) -> None:
+        """Forget what was decoded when its offsets may hold something else by now.
 
-        What is remembered of topics may be older than the claim.
+        Others can make the topic anew, and the server may fail over to a standby that lagged
+        behind. What is remembered of topics may be older than the claim.
         """
-        settings = await self._reader.db.run(calls.settings(self.topic))
-        return settings.topic_id == self._topic_id
+        history = await self._reader.db.run(calls.history(self.topic))
+        if history != self._history:
+            for cache in self._cache.values():
+                cache.clear()
+        self._history = history
 
     async def _bury(self, partition: int, claim: Claim) -> None:
         """Move messages that failed too often to ``<topic>.dead``, each with its reason."""

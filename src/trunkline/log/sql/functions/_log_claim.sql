@@ -37,7 +37,7 @@ begin
     due := trunkline._log_claim_due(seen.state, now_);
   end if;
   others := coalesce(seen.state, '[]');
-  claim := nextval('trunkline.cursor_seq');
+  claim := trunkline._log_claim_number();
   expires := now_ + deadline;
   if due is not null then
     select c.* into old from trunkline._log_claims(others) c where c.claim = due;
@@ -56,7 +56,7 @@ begin
       attempts := least(attempts, max_attempts);
     end if;
     if last_offset < old.last_offset then
-      others := others || jsonb_build_object('claim', nextval('trunkline.cursor_seq'), 'first_offset', last_offset + 1, 'last_offset', old.last_offset,
+      others := others || jsonb_build_object('claim', trunkline._log_claim_number(), 'first_offset', last_offset + 1, 'last_offset', old.last_offset,
                                              'deadline', now_, 'attempts', least(old.attempts, max_attempts - 1), 'process', null, 'reason', old.reason);
     end if;
   elsif seen.up_to < tail then

@@ -1,8 +1,11 @@
 /* Say that everything up to an offset of a partition is done.  Inside the transaction of the effect this is
    exactly once.  An offset that is done already changes nothing; to go back use log_seek().
+   incarnation is that of the last batch that was handled: TL410 with the cut when another life of the server wrote what is
+   there now, or nothing is there yet, because the server was restored or failed over to a standby that lagged behind.
    The epoch is checked as the last statement and holds until commit: TL423 when another process took over.
    Other errors: TL404, TL422 beyond the last offset. */
-create or replace function trunkline.log_commit(topic text, group_name text, partition int, epoch bigint, up_to bigint)
+create or replace function trunkline.log_commit(
+  topic text, group_name text, partition int, epoch bigint, up_to bigint, incarnation int default null)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   part trunkline.log_partition := trunkline._log_partition_row(topic, partition);
@@ -14,15 +17,21 @@ begin
   perform trunkline._cursor_lock(cursor_id);
   if coalesce(up_to > coalesce((trunkline._cursor_latest(cursor_id)).up_to, 0), true) then
     tail := trunkline._log_tail(part);
-    if up_to is null or up_to > tail then
+    if up_to > tail and current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+      raise exception using errcode = '40001', message = format('could not serialize commit: the snapshot of this transaction ends at offset %s', tail);
+    elsif up_to is null or up_to > tail or up_to >= part.first_offset and incarnation <> (select max(i.incarnation) from trunkline.incarnation i) then
       perform trunkline._owner_check(resource, epoch);  -- who was replaced is told that, not what is wrong with its offset
-      perform trunkline._raise('TL422', format('partition %s of "%s" ends at %s, cannot commit %s.', partition, topic, tail, coalesce(up_to::text, 'NULL')),
-        '', jsonb_build_object('last', tail, 'asked', up_to));
+      if incarnation is not null and up_to is not null then
+        perform trunkline._log_check_position(topic, part, up_to + 1, incarnation);
+      else
+        perform trunkline._raise('TL422', format('partition %s of "%s" ends at %s, cannot commit %s.', partition, topic, tail, coalesce(up_to::text, 'NULL')),
+          '', jsonb_build_object('last', tail, 'asked', up_to));
+      end if;
     end if;
     perform trunkline._cursor_write(cursor_id, up_to);
   end if;
   perform trunkline._owner_check(resource, epoch);
 end $$;
-comment on function trunkline.log_commit(text, text, int, bigint, bigint) is
+comment on function trunkline.log_commit(text, text, int, bigint, bigint, int) is
   'Say that everything up to an offset is done; refused when the epoch is over.';
-select trunkline._access('log_commit(text, text, int, bigint, bigint)', 'reader');
+select trunkline._access('log_commit(text, text, int, bigint, bigint, int)', 'reader');
