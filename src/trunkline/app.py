@@ -253,9 +253,7 @@ async def _run(
     finally:
         stopped.cancel()
         ending.set()
-        if tasks:
-            await asyncio.wait(tasks)
-        await supervisor.stop()
+        await asyncio.gather(supervisor.stop(), *(asyncio.wait({task}) for task in tasks))
         await asyncio.wait({supervising})
     for task in (*tasks, supervising):
         task.result()

@@ -115,7 +115,7 @@ async def test_it_comes_back_after_the_network_was_away(
 async def test_closing_does_not_wait_long_for_a_server_that_is_away(
     dsn: str, db: AsyncDb, proxy: Callable[[str], Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trunkline.core.lease._GOODBYE_WITHIN", 0.2)
+    monkeypatch.setattr("trunkline.core.lease.GOODBYE_WITHIN", 0.2)
     wire = proxy(dsn)
     far = AsyncDb(wire.dsn, connect_timeout=1)
     lease = ProcessLease(far)

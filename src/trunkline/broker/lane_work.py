@@ -7,13 +7,14 @@ same time. Positions are committed after the handler, or in its own transaction 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trunkline.broker import handler_calls as calls
 from trunkline.broker.lane import UNCOMMITTED, Cut, Lane
-from trunkline.core.waiting import set_within
+from trunkline.core.waiting import cut_off, set_within
 
 if TYPE_CHECKING:
+    import asyncio
     from contextlib import AbstractAsyncContextManager
 
     from trunkline.broker.attempts import Attempts
@@ -28,6 +29,9 @@ _SLOW = 0.5  # seconds
 
 class Around(Protocol):
     """The worker that a lane belongs to."""
+
+    told: asyncio.Future[Any]
+    """Done when it is told to stop."""
 
     @property
     def is_stopping(self) -> bool:
@@ -129,16 +133,18 @@ class LaneWork:
 
     async def _due(self, lane: Lane) -> list[RetryBatch]:
         handler = self._handler
-        return await self._db.run(
-            calls.retries(
-                handler.group,
-                handler.name,
-                lane.number,
-                lane.epoch,
-                max_batches=_RETRIES_AT_ONCE,
-                json_text=handler.takes_json_text,
+        async with cut_off(0, after=self._around.told):  # nothing more is begun then
+            return await self._db.run(
+                calls.retries(
+                    handler.group,
+                    handler.name,
+                    lane.number,
+                    lane.epoch,
+                    max_batches=_RETRIES_AT_ONCE,
+                    json_text=handler.takes_json_text,
+                )
             )
-        )
+        return []
 
     async def _idle(self, lane: Lane) -> None:
         """Nothing is to be done: commit after a moment, and wait until something is."""

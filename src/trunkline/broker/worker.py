@@ -32,8 +32,9 @@ from trunkline.core.errors import (
     TrunklineError,
     Unavailable,
 )
+from trunkline.core.lease import GOODBYE_WITHIN
 from trunkline.core.service import Probe
-from trunkline.core.waiting import set_within
+from trunkline.core.waiting import cut_off, set_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from trunkline.broker.attempts import Attempt
     from trunkline.broker.delivered import Delivered, HandlerLane
     from trunkline.broker.handlers import Handler
+    from trunkline.core.calls import Call
     from trunkline.core.db import AsyncDb
     from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener, Subscription
@@ -60,6 +62,8 @@ class HandlerWorker:
     look_every = 0.5
     pace = 0.0
     """Seconds between two wake-ups at least; what comes meanwhile is read together."""
+    told: asyncio.Future[Any]
+    """Done when it is told to stop; there as soon as it runs."""
 
     def __init__(
         self,
@@ -128,25 +132,29 @@ class HandlerWorker:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; then finish what is in hand and give the lanes back at once."""
-        stopped = asyncio.create_task(stop.wait())
+        self.told = stopped = asyncio.create_task(stop.wait())
         stopped.add_done_callback(lambda _: self._woken.set())
         process = await self._lease.hold()
         try:
-            group_id = await self._registered(stopped)
-            about = f"broker:group:{group_id}:"
-            async with self._listener.subscribe(about, self._heard) as heard:
-                listening = asyncio.create_task(self._listen(heard))
-                try:
-                    while not stop.is_set():
-                        self._woken.clear()
-                        if not await self._step(process):
-                            await self._rest()
-                finally:
-                    listening.cancel()
-                    await asyncio.wait({listening})
+            async with cut_off(GOODBYE_WITHIN, after=stopped):
+                await self._serve(process, stopped)
         finally:
             stopped.cancel()
             await self._finish(process)
+
+    async def _serve(self, process: UUID, stopped: asyncio.Task[bool]) -> None:
+        group_id = await self._registered(stopped)
+        about = f"broker:group:{group_id}:"
+        async with self._listener.subscribe(about, self._heard) as heard:
+            listening = asyncio.create_task(self._listen(heard))
+            try:
+                while not stopped.done():
+                    self._woken.clear()
+                    if not await self._step(process):
+                        await self._rest()
+            finally:
+                listening.cancel()
+                await asyncio.wait({listening})
 
     async def run_until_quiet(self) -> None:
         """Work until nothing is left to do at this moment; for tests and scripts."""
@@ -248,7 +256,7 @@ class HandlerWorker:
             number for number, share in ours.items() if share.surplus and number not in self._tasks
         ]
         if leaving:
-            await self._leave(process, leaving)
+            await self._db.run(self._farewell(process, leaving))
 
     async def _cuts(self, shares: Sequence[HandlerLane]) -> dict[int, list[Cut]]:
         """The batches that whoever had these lanes wrote down and did not commit."""
@@ -399,11 +407,9 @@ class HandlerWorker:
         about: dict[str, Any] = {"group": self.handler.group, "handler": self.handler.name}
         return about if lane is None else {**about, "lane": lane.number, "epoch": lane.epoch}
 
-    async def _leave(self, process: UUID, lanes: list[int] | None = None) -> None:
+    def _farewell(self, process: UUID, lanes: list[int] | None = None) -> Call[None]:
         handler = self.handler
-        await self._db.run(
-            calls.leave(handler.group, handler.name, process, member=self._member, lanes=lanes)
-        )
+        return calls.leave(handler.group, handler.name, process, member=self._member, lanes=lanes)
 
     async def _finish(self, process: UUID) -> None:
         self._stopping = True
@@ -416,7 +422,7 @@ class HandlerWorker:
             if late:
                 await asyncio.wait(late, timeout=_STOP_PATIENCE)
         with suppress(TrunklineError, OSError):
-            await self._leave(process)
+            await self._lease.leave(self._farewell(process))
         self._lanes.clear()
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 logger = telemetry.get_logger(__name__)
 
 _RETRY_EVERY = 1.0
-_GOODBYE_WITHIN = 5.0  # seconds; without a goodbye the lease runs out by itself
+GOODBYE_WITHIN = 5.0  # seconds; without a goodbye the lease runs out by itself
 
 
 def renew(process: UUID, name: str) -> Call[datetime]:
@@ -87,12 +87,22 @@ class ProcessLease:
                 self._task = asyncio.create_task(self._keep(), name="lease")
         return self.process
 
-    def owe(self, farewell: Call[None]) -> None:
-        """Say before the next renewal what could not be said now.
+    async def leave(self, farewell: Call[None]) -> None:
+        """Say that one who works here leaves: within seconds, or else before the next renewal.
 
         Whoever works in this process lives by its lease: one that left must not be kept alive.
         """
-        self._owed.append(farewell)
+        try:
+            async with asyncio.timeout(GOODBYE_WITHIN):
+                await self._db.run(farewell)
+        except NotFound:
+            raise  # what was to be left is gone
+        except TimeoutError:
+            self._owed.append(farewell)
+            raise Unavailable(f"the server did not answer in {GOODBYE_WITHIN:g} s.") from None
+        except TrunklineError:
+            self._owed.append(farewell)
+            raise
 
     async def renew(self) -> None:
         """Renew now: after a long pause, before something is taken."""
@@ -108,7 +118,7 @@ class ProcessLease:
         task.cancel()
         await asyncio.wait({task})
         with suppress(TrunklineError, TimeoutError):
-            async with asyncio.timeout(_GOODBYE_WITHIN):
+            async with asyncio.timeout(GOODBYE_WITHIN):
                 await self._db.run(end(self.process))
 
     async def _say_farewells(self) -> None:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 
 async def set_within(event: asyncio.Event, timeout: float | None) -> bool:
@@ -13,3 +18,28 @@ async def set_within(event: asyncio.Event, timeout: float | None) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+@asynccontextmanager
+async def cut_off(seconds: float, *, after: asyncio.Future[Any]) -> AsyncIterator[None]:
+    """Let what is under way in the block go on for so long after that; then it ends where it is.
+
+    Whoever is told to stop may wait for a server that does not answer.
+    """
+    clock = asyncio.get_running_loop()
+    within = asyncio.timeout(None)
+
+    def hurry(_told: asyncio.Future[Any]) -> None:
+        with suppress(RuntimeError):  # the block has ended
+            within.reschedule(clock.time() + seconds)
+
+    try:
+        async with within:
+            after.add_done_callback(hurry)
+            try:
+                yield
+            finally:
+                after.remove_done_callback(hurry)
+    except TimeoutError:
+        if not within.expired():
+            raise

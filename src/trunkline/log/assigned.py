@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from trunkline.core import telemetry
 from trunkline.core.errors import (
     LeaseLost,
-    NotFound,
     PositionTrimmed,
     TrunklineError,
     Unavailable,
@@ -345,14 +344,9 @@ class AssignedConsumer(Consumer):
         if self._ahead is not None:
             self._ahead.cancel()
             await asyncio.wait({self._ahead})
-        farewell = calls.leave(self.topic, self.group, self.process, member=self._reader.member)
-        try:
-            await self._reader.db.run(farewell)
-        except NotFound:
-            raise  # with its topic the group is gone
-        except TrunklineError:
-            self._reader.lease.owe(farewell)
-            raise
+        await self._reader.lease.leave(
+            calls.leave(self.topic, self.group, self.process, member=self._reader.member)
+        )
         self._tell_group()
 
     @property

@@ -232,7 +232,7 @@ class Consumer(ABC):
     async def _say_goodbye(self) -> None:
         async with self._polling:  # or a poll under way would join again after we left
             if self._subscription is not None:
-                with suppress(TrunklineError):
+                with suppress(TrunklineError, TimeoutError):
                     await self._leave()
             await self._held.aclose()
 

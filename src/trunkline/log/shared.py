@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from bisect import bisect_left
 from collections import deque
@@ -18,6 +19,7 @@ from trunkline.core.errors import (
     TrunklineError,
     Unavailable,
 )
+from trunkline.core.lease import GOODBYE_WITHIN
 from trunkline.log import calls
 from trunkline.log.archived import ArchivedReader, can_read, fetch
 from trunkline.log.batches import pack
@@ -206,9 +208,10 @@ class SharedConsumer(Consumer):
         held, at_most_once = self._held_claim, self._reader.at_most_once
         self._forget()
         if held is not None and not at_most_once:
-            await self._reader.db.run(
-                calls.release(self.topic, self.group, held.partition, held.claim.claim)
-            )
+            async with asyncio.timeout(GOODBYE_WITHIN):  # or it comes back when its time is over
+                await self._reader.db.run(
+                    calls.release(self.topic, self.group, held.partition, held.claim.claim)
+                )
 
     def settlement(self, batch: Batch) -> Call[None] | None:
         if self._reader.at_most_once:

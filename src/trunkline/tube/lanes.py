@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trunkline.core import telemetry
-from trunkline.core.errors import Invalid, LeaseLost, NotFound, TrunklineError
+from trunkline.core.errors import Invalid, LeaseLost
 from trunkline.tube import calls
 from trunkline.tube.models import BACKFILL, LIVE, Entry
 from trunkline.tube.queue import LaneQueue, Place
@@ -128,14 +128,7 @@ class Lanes:
 
     async def leave(self, process: UUID) -> None:
         """Give all of them back; when the server is away, as soon as it is there again."""
-        farewell = calls.leave(self._tube, process, member=self._member)
-        try:
-            await self._db.run(farewell)
-        except NotFound:
-            raise  # with the tube the lanes are gone
-        except TrunklineError:
-            self._lease.owe(farewell)
-            raise
+        await self._lease.leave(calls.leave(self._tube, process, member=self._member))
 
     def lose(self, lane: Lane) -> None:
         """Forget a lane that is no longer ours."""

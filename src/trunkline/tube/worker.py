@@ -23,7 +23,9 @@ from trunkline.core.errors import (
     TrunklineError,
     Unavailable,
 )
+from trunkline.core.lease import GOODBYE_WITHIN
 from trunkline.core.service import Probe
+from trunkline.core.waiting import cut_off
 from trunkline.tube import calls
 from trunkline.tube.delivery import delivery_of
 from trunkline.tube.garbage import Garbage
@@ -103,21 +105,24 @@ class Worker:
         stopped = asyncio.create_task(stop.wait())
         self._sending = True
         try:
-            await self._open(stopped)
-            async with self._listener.subscribe("tube:") as heard:
-                listening = asyncio.create_task(self._listen(heard))
-                try:
-                    while not stop.is_set():
-                        self._woken.clear()
-                        busy = await self._step(process)
-                        if not busy:
-                            await self._rest(stopped)
-                finally:
-                    listening.cancel()
-                    await asyncio.wait({listening})
+            async with cut_off(GOODBYE_WITHIN, after=stopped):
+                await self._serve(process, stopped)
         finally:
             stopped.cancel()
             await self._finish(process)
+
+    async def _serve(self, process: UUID, stopped: asyncio.Task[bool]) -> None:
+        await self._open(stopped)
+        async with self._listener.subscribe("tube:") as heard:
+            listening = asyncio.create_task(self._listen(heard))
+            try:
+                while not stopped.done():
+                    self._woken.clear()
+                    if not await self._step(process):
+                        await self._rest(stopped)
+            finally:
+                listening.cancel()
+                await asyncio.wait({listening})
 
     async def run_once(self) -> int:
         """Deliver what is there now, and return how many keys it was; for tests and scripts."""
@@ -388,7 +393,8 @@ class Worker:
         if tasks := self._tasks | self._collecting:
             await asyncio.wait(tasks, timeout=30)
         with suppress(TrunklineError, OSError):
-            await self._acknowledge()
+            async with asyncio.timeout(GOODBYE_WITHIN):
+                await self._acknowledge()
         with suppress(TrunklineError, OSError):
             await self._lanes.leave(process)
         self._lanes.clear()
