@@ -84,6 +84,19 @@ def test_what_a_forwarder_has_not_seen_stays_without_limit(ring: Session) -> Non
     assert payloads(ring, 2) == [1, 2]
 
 
+def test_a_topic_of_the_log_for_which_nothing_comes_keeps_no_event_of_others(
+    ring: Session,
+) -> None:
+    ring.execute("select trunkline.log_create('rare')")
+    publish(ring, "order", 1)
+    tick(ring)
+    matched(ring, 1)
+
+    maintain(ring)
+
+    assert stored(ring) == 0
+
+
 def test_what_everybody_has_seen_leaves_after_the_retention(ring: Session) -> None:
     ring.execute("select trunkline.config_set('broker.retention', '1 hour')")
     for number in range(3):

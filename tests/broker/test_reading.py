@@ -516,6 +516,20 @@ def test_a_handler_for_which_nothing_comes_holds_back_nobody(session: Session) -
     assert {row[0] for row in rows} == {0}
 
 
+def test_a_handler_for_which_nothing_comes_for_long_keeps_nothing(session: Session) -> None:
+    subscribe(session, condition={"topic": "rare"}, handler="rare")
+    subscribe(session, condition={"topic": "order"}, handler="orders")
+    fill(session, rounds=1)
+    Member(session, handler="orders").commit_all()
+    session.execute("select trunkline.broker_cursors_advance()")
+    assert ask(session, "select max(up_to) from trunkline.broker_lag() where handler = 'rare'") == 0
+    age(session, timedelta(hours=5))
+
+    rotate(session)
+
+    assert ask(session, "select count(*) from trunkline.event") == 0
+
+
 def test_the_deliveries_of_a_thousand_matches_are_one_row_each_lane(session: Session) -> None:
     call(session, "broker_group", group_name="billing", lanes=2)
     subscribe(session)
