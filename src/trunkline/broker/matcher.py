@@ -81,8 +81,8 @@ class BrokerMatcher(Service):
             self._most = _FEW
             return 1
         found, few = 0, await self._readable(late=False)
-        for condition in await self._db.run(calls.conditions()) if few else ():
-            if condition.live:
+        for condition in await self._db.run(calls.conditions()):
+            if few and condition.live:
                 found += await self._judge(
                     calls.match_try(condition.condition_id, max_events=few),
                     partial(calls.quarantine, condition_id=condition.condition_id),
