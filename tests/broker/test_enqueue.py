@@ -150,6 +150,22 @@ async def test_a_refused_event_fails_alone_and_its_caller_is_told(
     assert payloads(session) == [1, 2]
 
 
+async def test_a_payload_that_breaks_while_it_is_written_down_keeps_nobody_waiting(
+    db: AsyncDb,
+) -> None:
+    class Broken(dict[str, int]):
+        def items(self) -> Any:
+            raise KeyError("gone")
+
+    enqueuer = Enqueuer(db, linger=HOUR, in_flight=1)
+    for _ in range(2):
+        answer = await asyncio.wait_for(enqueuer.enqueue(NewEvent("a", Broken(n=1))), 10)
+        with pytest.raises(KeyError):
+            await answer
+    with pytest.raises(KeyError):
+        await asyncio.wait_for(enqueuer.close(), 10)
+
+
 async def test_an_event_is_published_as_it_was_when_it_was_enqueued(
     db: AsyncDb, session: Session
 ) -> None:

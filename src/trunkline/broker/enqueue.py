@@ -92,7 +92,7 @@ class Enqueuer:
         answer.add_done_callback(self._settled)
         try:
             self._waiting.append(Entry(calls.written(event), answer))
-        except Invalid as error:
+        except Exception as error:  # noqa: BLE001 - a payload may be anything of the user's
             answer.set_exception(error)
             return answer
         if len(self._waiting) >= self._batch_events or self._room.locked():
