@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.broker.steps import publish, tick
 from tests.broker.test_reading import age, rotate
-from tests.fixtures.asking import ask, call, refused
+from tests.fixtures.asking import ask, call, refused, writing_nothing
 
 from trunkline import Invalid, PositionTrimmed, connect
 from trunkline.broker.stream import EventStream, Heartbeat, Place, Reset, StreamEvent
@@ -206,6 +206,31 @@ def test_a_scan_leaves_no_trace_and_refuses_rubbish(session: Session) -> None:
     for given in ({"after": -1}, {"after": 1, "max_events": 0}, {"condition": "e.nothing"}):
         with refused("TL422"):
             call(session, "broker_scan", **given)
+
+
+@pytest.mark.parametrize("condition", [None, '{"topic": "order"}', "e.topic = 'order'"])
+def test_a_scan_that_finds_nothing_new_writes_nothing(
+    session: Session, condition: str | None
+) -> None:
+    publish(session, "order", 1)
+    tick(session)
+    asked = {"condition": condition, "after": 1}
+    assert call(session, "broker_scan", **asked) == []
+
+    with writing_nothing(session):
+        assert call(session, "broker_scan", **asked) == []
+
+
+@pytest.mark.parametrize("condition", [None, '{"topic": "order"}', "e.topic = 'order'"])
+def test_a_scan_waits_for_nobody_who_subscribes_with_its_condition(
+    session: Session, other: Session, condition: str | None
+) -> None:
+    publish(session, "order", 1)
+    tick(session)
+    call(other, "broker_subscribe", group_name="billing", condition=condition)
+    session.execute("set statement_timeout = '10s'")
+
+    assert [row[4] for row in call(session, "broker_scan", condition=condition, after=0)] == [1]
 
 
 async def test_a_stream_that_is_cut_at_random_misses_nothing_and_repeats_nothing(

@@ -1,7 +1,7 @@
 /* Events after a position for which a condition holds, in order: history and present alike, without a group, a
    subscription or any trace.  Looks at up to max_events events.  A last row without an event says how far it looked.
    No row: nothing is new.  after NULL tells the present end only.  incarnation: the life of the server in which the
-   position was told.  Events for one subscription alone are left out.
+   position was told.  Events for one subscription alone are left out.  Waits for nobody, and writes nothing when nothing is new.
    Errors: TL410 when events after the position have left, or the position is not of this history, TL413, TL422 also for a
    condition that fails, with the event. */
 create or replace function trunkline.broker_scan(condition text default null, params jsonb default '{}', after bigint default null, max_events int default 1000, incarnation int default null)
@@ -10,6 +10,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp set jit 
 declare
   head bigint := trunkline.broker_head();
   present int := trunkline.incarnation();
+  patience text := current_setting('lock_timeout');
   wanted record;
   watcher trunkline.broker_subscription;
   first_one bigint;
@@ -20,7 +21,16 @@ begin
   if max_events is null or max_events not between 1 and 100000 then
     perform trunkline._raise('TL422', format('max_events is between 1 and 100000, got %s.', coalesce(max_events::text, 'NULL')));
   end if;
-  wanted := trunkline._condition_ensure(condition, params);
+  wanted := trunkline._condition_read(condition, params);
+  if (wanted.wanted).kind = 'sql' and (wanted.wanted).condition_id is null then
+    begin  -- it is kept, so that the next look need not check it again; not when that has to wait for somebody
+      perform set_config('lock_timeout', '100ms', true);
+      perform trunkline._condition_ensure(condition, params);
+    exception when lock_not_available then
+      null;
+    end;
+    perform set_config('lock_timeout', patience, true);
+  end if;
   if broker_scan.incarnation <> present or after > head then
     perform trunkline._raise('TL410', format('position %s is not of this history: the server has begun another life since.', coalesce(after::text, 'NULL')), 'Begin anew from the present end.',
       jsonb_build_object('head', head, 'incarnation', present));
@@ -43,12 +53,12 @@ begin
   watcher.params := wanted.effective;
   watcher.from_position := 0;
   begin
-    places := array(select r.place from trunkline._match_run((wanted.found_one).kind, trunkline._match_statement(wanted.found_one, watcher)) r);
+    places := array(select r.place from trunkline._match_run((wanted.wanted).kind, trunkline._match_statement(wanted.wanted, watcher)) r);
   exception when others then
     trouble := format('%s (%s)', sqlerrm, sqlstate);
   end;
   if trouble is not null then
-    bad_place := trunkline._match_first_bad(wanted.found_one, watcher);
+    bad_place := trunkline._match_first_bad(wanted.wanted, watcher);
     perform trunkline._raise('TL422', format('the condition fails on the event at position %s: %s.', after + bad_place, trouble), 'Mend the condition, or begin after that event.',
       jsonb_build_object('position', after + bad_place));
   end if;
