@@ -216,10 +216,13 @@ def test_an_installation_without_superuser_watches_tables_of_others(bare_dsn: st
 SETTINGS: dict[str, Any] = {"columns": ["status"], "condition": "total > 5", "on_delete": False}
 
 
+@pytest.mark.parametrize("more", ["", "add at timestamptz, add y bytea", "add f real"])
 def test_n2_an_unchanged_call_writes_nothing_and_waits_for_nobody(
-    session: Session, other: Session
+    session: Session, other: Session, more: str
 ) -> None:
     session.execute(ORDERS)
+    if more:
+        session.execute(f"alter table orders {more}")
     number = watch(session, **SETTINGS)
     other.execute("lock table orders in access exclusive mode")
     session.execute("set lock_timeout = '1ms'")

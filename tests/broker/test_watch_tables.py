@@ -178,6 +178,56 @@ def test_stored_and_virtual_generated_columns_are_told(session: Session) -> None
         assert (one.key, one.metadata["error"]) == ("4", "division by zero")
 
 
+@pytest.mark.parametrize(
+    ("columns", "change"),
+    [
+        ("id int primary key", "add at timestamptz"),
+        ("id int primary key", "alter id type timestamptz using 'epoch'"),
+        ("id int primary key, a int", "alter a type real"),
+    ],
+)
+def test_a_column_that_would_be_told_as_the_writer_shows_it_is_a_fault_until_watched_again(
+    session: Session, columns: str, change: str
+) -> None:
+    session.execute(f"create table things ({columns})")
+    watch(session, "things")
+    assert faults(session) == [None]
+    session.execute(f"alter table things {change}")
+    assert "not what they were" in str(faults(session))
+    watch(session, "things")
+    assert faults(session) == [None]
+
+
+def test_a_type_named_like_one_of_the_server_is_none(session: Session) -> None:
+    session.execute("create type texts as (at timestamptz)")
+    session.execute("create table things (id int primary key, it texts)")
+    watch(session, "things")
+    assert faults(session) == [None]
+    seen = Seen(session)
+    session.execute("set timezone = 'Asia/Tokyo'")
+    session.execute("insert into things values (1, row('2026-01-01 00:00Z'))")
+    session.execute("reset timezone")
+    assert seen.brief() == [("insert", "1", {"id": 1, "it": {"at": "2026-01-01T00:00:00+00:00"}})]
+
+
+def test_a_virtual_column_that_is_computed_in_another_way_is_a_fault_until_watched_again(
+    session: Session,
+) -> None:
+    if session.info.server_version < 180000:
+        pytest.skip("virtual columns came with 18")
+    session.execute("create table things (id int primary key, b int generated always as (id * 2))")
+    watch(session, "things")
+    assert faults(session) == [None]
+    for change in ("alter b set expression as (id * 3)", "add c int generated always as (id + 1)"):
+        session.execute(f"alter table things {change}")
+        assert "not what they were" in str(faults(session))
+        watch(session, "things")
+        assert faults(session) == [None]
+    seen = Seen(session)
+    session.execute("insert into things values (1)")
+    assert seen.brief() == [("insert", "1", {"id": 1, "b": 3, "c": 2})]
+
+
 def test_types_of_users_are_told_as_json(session: Session) -> None:
     session.execute(
         "create type mood as enum ('happy', 'sad'); create type pair as (a int, b text);"
