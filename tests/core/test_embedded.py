@@ -21,6 +21,7 @@ from trunkline.core import embedded
 from trunkline.core.binaries import Account, find_account, find_binaries
 from trunkline.core.embedded import Server
 from trunkline.core.errors import BadRequest, Unavailable
+from trunkline.core.postmaster import postmaster_of
 from trunkline.core.settings import Settings
 from trunkline.testing import eventually
 
@@ -314,6 +315,13 @@ def test_a_stale_pid_file_does_not_keep_the_server_down(server: Server, holder: 
         assert other.poll() is None or holder == "nobody"
         other.kill()
         other.wait()
+
+
+def test_another_program_may_have_any_words_and_the_pid_of_the_server(tmp_path: Path) -> None:
+    with subprocess.Popen([b"cat", b"-", b"\xff\xfe"], stdin=subprocess.PIPE) as other:
+        (tmp_path / "postmaster.pid").write_text(f"{other.pid}\n")
+        assert postmaster_of(tmp_path) is None
+        other.kill()
 
 
 @pytest.mark.parametrize("content", ["", "not a number\n", "-5\n", "999999999\n"])

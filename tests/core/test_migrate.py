@@ -84,6 +84,20 @@ def test_twenty_installs_at_once_make_one_schema(bare_dsn: str) -> None:
     assert migrate.plan(bare_dsn).current
 
 
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_installs_at_once_make_one_schema_whatever_the_isolation_of_the_database(
+    bare_dsn: str, level: str
+) -> None:
+    """Who waited for the other has to see what the other did."""
+    with psycopg.connect(bare_dsn, autocommit=True) as session:
+        name = session.info.dbname
+        session.execute(f"alter database {name} set default_transaction_isolation = '{level}'")
+    with ThreadPoolExecutor(4) as threads:
+        plans = list(threads.map(lambda _: migrate.install(bare_dsn), range(4)))
+    assert sorted(len(plan.pending) for plan in plans) == [0, 0, 0, len(migrate.steps())]
+    assert migrate.uninstall(bare_dsn) > 0
+
+
 def test_an_install_that_fails_leaves_nothing_behind(bare_dsn: str, code: list[Step]) -> None:
     code.append(Step("core", "009_broken.sql", "create table trunkline.half (); select 1 / 0;"))
     with pytest.raises(DatabaseError) as caught:

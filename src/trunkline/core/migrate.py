@@ -293,6 +293,8 @@ def _session(dsn: str) -> Iterator[psycopg.Connection[Any]]:
                     " Trunkline needs 15 or newer."
                 )
             connection.add_notice_handler(_say)
+            # who waited for another install has to see what that one did
+            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             yield connection
 
 

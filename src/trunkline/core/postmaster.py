@@ -94,7 +94,7 @@ def _command_of(pid: int) -> str:
     if not Path("/proc/self/cmdline").exists():
         return run(["ps", "-ww", "-o", "command=", "-p", str(pid)]).stdout.strip()
     with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+        return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")).strip()
     return ""
 
 
