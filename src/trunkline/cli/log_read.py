@@ -216,9 +216,9 @@ async def _consume_batch(
         if len(messages) == len(batch):
             await batch.commit()
         else:
-            where = (batch.topic, consuming.group, batch.partition, batch.token)
+            place = (batch.topic, consuming.group, batch.partition, batch.token)
             last = messages[-1].offset
-            await platform.db.run(calls.commit(*where, last, incarnation=batch.written_by(last)))
+            await platform.db.run(calls.commit(*place, last, incarnation=batch.written_by(last)))
     except LeaseLost as error:
         where = f"{batch.topic}/{batch.partition}"
         say(f"{where} from {batch.first_offset} on may come again: {error.message}")
