@@ -228,6 +228,14 @@ def test_a_group_that_is_moved_goes_on_from_there(cli: Cli, append: Append, star
     assert (answer.code, answer.out) == (0, "one\ntwo\n")
 
 
+def test_where_a_person_looks_it_is_said_that_there_is_nothing(cli: Cli, append: Append) -> None:
+    for words in (["read", "orders"], ["consume", "orders", "--group", "g", "--wait", "0"]):
+        assert cli("log", *words, "--table").err == "No messages.\n"
+        assert cli("log", *words).out == "[]\n"
+        assert cli("log", *words, "--nl").err == ""
+        assert cli("log", *words, "--raw").err == ""
+
+
 def test_a_terminal_gets_a_table_that_grows(append: Append, start: Start) -> None:
     append("orders", "one\n", "-p", "0")
     terminal, end = pty.openpty()

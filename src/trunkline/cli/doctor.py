@@ -1,5 +1,6 @@
 """``trunkline doctor``: what is stuck, who blocks it, and what to do."""
 
+from collections.abc import Sized
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -103,7 +104,7 @@ def check_groups(connection: "psycopg.Connection[Any]", *, far_behind: int) -> "
                 f" trunkline log seek {group.topic} --group {group.group_name} --to latest",
             )
     if not troubled:
-        yield Finding("groups", State.OK, f"{len(groups)} groups, none far behind")
+        yield Finding("groups", State.OK, f"{_groups(groups)}, none far behind")
 
 
 def check_archive(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
@@ -181,7 +182,7 @@ def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
                 f"Start a worker, or: trunkline broker group-delete {group.group_name}",
             )
     if not behind.events:
-        yield Finding("broker", State.OK, f"{len(groups)} groups, every event is matched")
+        yield Finding("broker", State.OK, f"{_groups(groups)}, every event is matched")
 
 
 def check_tubes(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
@@ -263,3 +264,7 @@ def _print_table(findings: "list[Finding]") -> None:
             text.append(f"\n-> {finding.remedy}", style="italic")
         table.add_row(finding.check, Text(finding.state, style=_STYLES[finding.state]), text)
     console().print(table)
+
+
+def _groups(found: Sized) -> str:
+    return "1 group" if len(found) == 1 else f"{len(found)} groups"

@@ -72,7 +72,10 @@ def append(
     except BaseException:
         if receipts.messages:
             invocation.print(receipts.rows())
-            say(f"It ended early; {receipts.messages} messages are stored.")
+            stored = (
+                "1 message is" if receipts.messages == 1 else f"{receipts.messages} messages are"
+            )
+            say(f"It ended early; {stored} stored.")
         raise
     invocation.print(receipts.rows())
 

@@ -67,6 +67,7 @@ def read(
     place = inputs.start(start)
     with Printer(invocation, columns, raw=raw) as printer:
         run_async(_read(invocation, topic, partition, place, last, limit, printer))
+    _say_nothing_came(invocation, printer, raw=raw)
 
 
 async def _read(
@@ -141,6 +142,14 @@ def consume(
     )
     with Printer(invocation, columns, raw=raw, endless=follow) as printer:
         run_async(_consume(invocation, consuming, printer))
+    if not follow:
+        _say_nothing_came(invocation, printer, raw=raw)
+
+
+def _say_nothing_came(invocation: Invocation, printer: "Printer", *, raw: bool) -> None:
+    """A table without rows is not printed: say so where a person looks."""
+    if not printer.count and not raw and invocation.format is Format.TABLE:
+        say("No messages.")
 
 
 @dataclass(frozen=True, slots=True)

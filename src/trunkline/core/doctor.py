@@ -210,7 +210,7 @@ def check_leases(connection: Connection) -> Iterator[Finding]:
         )
     if not stuck:
         living = sum(lease["living"] for lease in leases)
-        yield Finding("leases", State.OK, f"{living} living processes")
+        yield Finding("leases", State.OK, f"{living} living process{'' if living == 1 else 'es'}")
 
 
 def check_sessions(connection: Connection, *, older_than: timedelta) -> Iterator[Finding]:
