@@ -15,6 +15,7 @@ from trunkline.testing import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from http.server import BaseHTTPRequestHandler
 
     from tests.broker.groups import Share, Waiting
     from tests.fixtures.asking import Session
@@ -150,6 +151,27 @@ async def test_a_batch_over_which_senders_died_again_and_again_is_tried_one_by_o
     async with sending(clean_dsn):
         await eventually(lambda: len(receiver.payloads) == 6)
     assert batches(receiver) == [[number] for number in range(1, 7)]
+    assert ask(session, "select count(*) from trunkline.broker_dead_list()") == 0
+
+
+async def test_what_fails_after_a_crash_is_tried_as_often_as_it_may(
+    clean_dsn: str, session: Session, receiver: Receiver
+) -> None:
+    before = Before(session, receiver, batch=1, events=100)
+    session.execute(
+        "update trunkline.broker_webhook set retry = array_fill('1ms'::interval, '{9}')"
+    )
+    before.share()
+    before.die()
+
+    def refuse_the_first(handler: BaseHTTPRequestHandler) -> None:
+        first, times = receiver.requests[-1].payloads == [1], receiver.payloads.count(1)
+        answer(500 if first and times < 6 else 200)(handler)
+
+    receiver.always = refuse_the_first
+    async with sending(clean_dsn):
+        await eventually(lambda: receiver.payloads.count(1) == 6)
+        await eventually(lambda: len(receiver.payloads) == 105)
     assert ask(session, "select count(*) from trunkline.broker_dead_list()") == 0
 
 

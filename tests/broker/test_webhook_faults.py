@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import re
@@ -701,11 +702,16 @@ async def test_a_batch_under_way_when_the_sender_is_killed_comes_again_with_the_
 
 
 @pytest.mark.crash
+@pytest.mark.parametrize("fails", [False, True])
 async def test_however_often_senders_are_killed_an_item_comes_in_one_batch_only(
-    clean_dsn: str, session: Session, receiver: Receiver
+    clean_dsn: str, session: Session, receiver: Receiver, fails: bool
 ) -> None:
+    if fails:
+        turns = itertools.cycle([answer(200), answer(200), answer(500)])
+        receiver.always = lambda handler: next(turns)(handler)
     ask(session, "select trunkline.config_set('lease.ttl', '1 second')")
-    ask(session, "select trunkline.broker_webhook_add('g', %s, batch => 4)", [receiver.url])
+    add = "select trunkline.broker_webhook_add('g', %s, batch => 4, retry => %s)"
+    ask(session, add, [receiver.url, [timedelta(milliseconds=50)] * 20])
     for _ in range(2):
         with start_sender(clean_dsn) as sender:
             seen = len(receiver.requests)
@@ -715,7 +721,7 @@ async def test_however_often_senders_are_killed_an_item_comes_in_one_batch_only(
             sender.kill()
     published = set(column(session, "select seq from trunkline.event"))
     async with sending(clean_dsn):
-        await eventually(lambda: {item for item, _ in came(receiver)} == published)
+        await eventually(lambda: {item for item, _ in came(receiver)} == published, 30)
     assert len(set(came(receiver))) == len(published)
     assert max(len(request.items) for request in receiver.requests) > 1
 

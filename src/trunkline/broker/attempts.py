@@ -7,7 +7,7 @@ together. Any other is run first, and what it failed with is set aside together 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -158,7 +158,8 @@ class Attempts:
         """Note that an event of a suspect lane is tried; False when that was done too often.
 
         From the second time on nothing else that is suspect is tried meanwhile: a process dies
-        with everything in it, and only the event that killed it may be blamed.
+        with everything in it, and only the event that killed it may be blamed. Whatever comes of
+        the trial, a process that lives to see it was not killed.
         """
         if not lane.is_suspect:
             yield True
@@ -167,13 +168,16 @@ class Attempts:
         tried = await self._db.run(calls.trial(*place, note=False))
         if tried >= TRIALS:
             yield False
-        elif tried:
-            async with self._shared.alone:
-                await self._db.run(calls.trial(*place))
-                yield True
-        else:
+            return
+        async with self._shared.alone if tried else nullcontext():
             await self._db.run(calls.trial(*place))
-            yield True
+            try:
+                yield True
+            except Exception:
+                with suppress(TrunklineError, OSError):
+                    await self._db.run(calls.trial_over(*place))
+                raise
+            await self._db.run(calls.trial_over(*place))
 
     async def _first_within(self, lane: Lane, events: list[Delivered]) -> Result:
         """Handle new events in the transaction that commits their position."""

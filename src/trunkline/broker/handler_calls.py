@@ -319,6 +319,22 @@ def trial(
     )
 
 
+def trial_over(group: str, handler: str, lane: int, epoch: int, delivery: int) -> Call[None]:
+    """The process lived: forget that an event was tried alone."""
+    return Call(
+        "_broker_trial_over",
+        {
+            "group_name": group,
+            "handler": handler,
+            "lane": lane,
+            "epoch": epoch,
+            "delivery": delivery,
+        },
+        nothing,
+        safe_to_repeat=True,
+    )
+
+
 def hasten(group: str, handler: str) -> Call[int]:
     """Make everything that waits for another try due now."""
     return Call("_broker_hasten", {"group_name": group, "handler": handler}, scalar)

@@ -111,9 +111,11 @@ class LaneWork:
             lane.cuts.popleft()
             lane.cuts.extendleft(Cut(event.delivery) for event in reversed(events))
             events = events[:1]
-        aside = self._attempts.aside(lane, events)
-        if not written or aside.difference(lane.cuts[0].aside):
-            lane.cuts[0] = Cut(lane.cuts[0].end, tuple(aside.union(lane.cuts[0].aside)))
+        known = set(lane.cuts[0].aside)
+        aside = known | self._attempts.aside(lane, events)
+        sent = any(event.delivery not in aside for event in events)
+        if sent and (aside != known or not written):
+            lane.cuts[0] = Cut(lane.cuts[0].end, tuple(aside))
             await self._write_down(lane)
         return lane.take_batch()
 
