@@ -48,6 +48,11 @@ def test_rubbish_is_refused_in_a_sentence(cli: Cli) -> None:
     for words in (
         ("stream", "--after", "rubbish"),
         ("stream", "--params", "{"),
+        ("stream", "--params", "[1]"),
+        ("stream", "--params", "5"),
+        ("stream", "--params", "[]"),
+        ("stream", "--params", "null"),
+        ("stream", "--params", '{"a": NaN}'),
         ("stream", "--condition", "e.nothing"),
         ("schedule", "somebody"),
         ("schedule", "pg_cron"),

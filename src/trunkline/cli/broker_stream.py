@@ -48,14 +48,12 @@ def stream(
     ] = None,
 ) -> None:
     """Follow events as they come, until control-C; nothing is kept for you."""
-    import json
-
+    from trunkline.cli import inputs
     from trunkline.core.errors import Invalid
 
-    try:
-        given = json.loads(params)
-    except ValueError as error:
-        raise Invalid(f"--params takes JSON: {error}.") from None
+    given = inputs.json_value(params, name="--params")
+    if not isinstance(given, dict):
+        raise Invalid(f"--params is a JSON object, got {params[:80]}.")
     run_async(_stream(invocation, pattern, condition, given, after, limit))
 
 
