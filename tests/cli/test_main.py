@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
+from psycopg.conninfo import make_conninfo
 from tests.cli.conftest import PROGRAM, Answer, Cli, Start, answer_of
 from typer.testing import CliRunner
 
@@ -137,6 +138,15 @@ def test_a_pipe_gets_json_and_a_terminal_a_table(cli: Cli, start: Start) -> None
     assert "─" in shown
     assert "\x1b[" in shown
     assert "{" not in shown
+
+
+@pytest.mark.parametrize(
+    "line", ["log list", "log groups", "log create t --retention 2d", "doctor"]
+)
+def test_a_server_may_write_times_in_any_style(cli: Cli, dsn: str, line: str) -> None:
+    cli("log", "create", "orders")
+    other = make_conninfo(dsn, options="-c datestyle=German -c intervalstyle=iso_8601")
+    assert cli(*line.split(), "--dsn", other) == cli(*line.split())
 
 
 def test_nothing_but_data_goes_to_standard_output(cli: Cli) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -545,6 +546,26 @@ async def test_a_session_of_ours_is_at_read_committed_whatever_the_default(
         other = make_conninfo(dsn, options=f"-c default_transaction_isolation={value}")
         assert await make(other).run(isolation) == "read committed"
         assert await make(other, prepare=False).run(isolation) == default
+
+
+STYLES = ["-c datestyle=German", "-c datestyle=sql,dmy", "-c intervalstyle=postgres_verbose"]
+
+
+@pytest.mark.parametrize("style", STYLES)
+async def test_times_are_read_in_whatever_style_the_server_writes_them(
+    dsn: str, make: Callable[..., Twin], session: Session, style: str
+) -> None:
+    session.execute(
+        "create or replace function trunkline.times(out at timestamptz, out for_ interval)"
+        " language sql as $$select timestamptz '2030-01-31 12:00+00', interval '1 day 2 hours'$$"
+    )
+    times: Call[list[Any]] = Call("times", {}, lambda rows: [*rows[0].values()])
+    other = make_conninfo(dsn, options=style)
+    noon = datetime(2030, 1, 31, 12, tzinfo=UTC)
+    assert await make(other).run(times) == [noon, timedelta(days=1, hours=2)]
+    with pytest.raises(errors.DatabaseError) as caught:  # sessions of a pooler are left as they are
+        await make(other, prepare=False).run(times)
+    assert "style" in caught.value.hint
 
 
 async def test_a_large_answer_comes_whole_and_others_are_served_meanwhile(dsn: str) -> None:

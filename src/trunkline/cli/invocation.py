@@ -123,14 +123,14 @@ class Invocation:
     def session(self, *, install: bool = True) -> Iterator[Session]:
         """A connection; the embedded server gets the schema by itself."""
         from trunkline.core import migrate
-        from trunkline.core.db import at_read_committed
+        from trunkline.core.db import on_our_terms
 
         with self.target() as target:
             if install and target.server is not None:
                 migrate.install(target.dsn)
             with connected(target.dsn) as connection:
                 if self.settings().prepare:
-                    at_read_committed(connection)
+                    on_our_terms(connection)
                 yield Session(target.dsn, connection)
 
     @asynccontextmanager

@@ -35,9 +35,11 @@ T = TypeVar("T")
 APPLICATION_NAME = "trunkline"
 
 _LARGE_ANSWER = 8 << 20
-_AT_READ_COMMITTED = (
-    b"select set_config('default_transaction_isolation', 'read committed', false)"
-    b" where current_setting('default_transaction_isolation') <> 'read committed'"
+_OUR_TERMS = (
+    b"select set_config(name, value, false) from (values"
+    b" ('default_transaction_isolation', 'read committed'), ('datestyle', 'iso'),"
+    b" ('intervalstyle', 'postgres')) wanted (name, value)"
+    b" where split_part(lower(current_setting(name)), ',', 1) <> value"
 )
 
 
@@ -74,7 +76,7 @@ class AsyncDb:
             max_size=pool_max,
             open=False,
             kwargs=self._arguments,
-            configure=at_read_committed_async if prepare else None,
+            configure=on_our_terms_async if prepare else None,
             timeout=connect_timeout,
             reconnect_timeout=connect_timeout,
         )
@@ -249,7 +251,7 @@ class Db:
             max_size=pool_max,
             open=False,
             kwargs=connect_arguments(prepare=prepare, connect_timeout=connect_timeout),
-            configure=at_read_committed if prepare else None,
+            configure=on_our_terms if prepare else None,
             timeout=connect_timeout,
             reconnect_timeout=connect_timeout,
         )
@@ -305,18 +307,18 @@ class Db:
         self._pool.close()
 
 
-async def at_read_committed_async(connection: psycopg.AsyncConnection[Any]) -> None:
-    """Have the statements of a session see what is committed, whatever the server's default.
+async def on_our_terms_async(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Whatever the defaults are: statements see what is committed, the driver can read times.
 
     Not behind a transaction pooler, that is, where nothing is prepared: its sessions are others'
     too.
     """
-    await connection.execute(_AT_READ_COMMITTED)
+    await connection.execute(_OUR_TERMS)
 
 
-def at_read_committed(connection: psycopg.Connection[Any]) -> None:
-    """The blocking twin of `at_read_committed_async`."""
-    connection.execute(_AT_READ_COMMITTED)
+def on_our_terms(connection: psycopg.Connection[Any]) -> None:
+    """The blocking twin of `on_our_terms_async`."""
+    connection.execute(_OUR_TERMS)
 
 
 async def execute_async(connection: psycopg.AsyncConnection[Any], call: Call[T]) -> T:
@@ -375,5 +377,11 @@ def translated() -> Iterator[None]:
         raise Unavailable(f"no connection to the server: {error}") from error
     except UnicodeEncodeError as error:
         raise Invalid(f"text must be Unicode, got {error.object!r:.100}.") from error
+    except NotImplementedError as error:  # times in a style of the server that the driver lacks
+        raise DatabaseError(
+            f"{error}.",
+            hint="For the role of Trunkline: alter role ... set datestyle = 'ISO', and set"
+            " intervalstyle = 'postgres'.",
+        ) from error
     except psycopg.Error as error:
         raise from_database(error) from error

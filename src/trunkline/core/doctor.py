@@ -16,8 +16,9 @@ import psycopg
 
 from trunkline.core import migrate
 from trunkline.core.calls import Call
-from trunkline.core.db import connect_arguments, execute, translated
+from trunkline.core.db import connect_arguments, execute, on_our_terms, translated
 from trunkline.core.errors import DatabaseError, Forbidden, SchemaMismatch, TrunklineError
+from trunkline.core.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -64,6 +65,8 @@ def examine(
             connection = psycopg.connect(
                 dsn, **connect_arguments(prepare=False, connect_timeout=10)
             )
+            if Settings.load().prepare:
+                on_our_terms(connection)
     except TrunklineError as error:
         return [Finding("connection", State.FAIL, error.message, error.hint)]
     server: dict[str, Check] = {
@@ -106,7 +109,9 @@ def check_connection(connection: Connection) -> Iterator[Finding]:
 
 def check_isolation(connection: Connection) -> Iterator[Finding]:
     """Do transactions see what was committed before each of their statements, as calls need it?"""
-    row = connection.execute("select current_setting('default_transaction_isolation')").fetchone()
+    row = connection.execute(
+        "select reset_val from pg_settings where name = 'default_transaction_isolation'"
+    ).fetchone()
     (level,) = row or ("",)
     if level in {"repeatable read", "serializable"}:
         yield Finding(
