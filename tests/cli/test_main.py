@@ -149,6 +149,17 @@ def test_a_server_may_write_times_in_any_style(cli: Cli, dsn: str, line: str) ->
     assert cli(*line.split(), "--dsn", other) == cli(*line.split())
 
 
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_text_is_unicode_whatever_encoding_the_environment_names(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", encoding)
+    assert cli("log", "create", "orders").rows["topic"] == "orders"
+    assert "got 'kept-€'" in cli("log", "create", "kept-€").err
+    assert cli("broker", "publish", "orders", '{"paid": "5 €"}').code == 0
+    assert cli("doctor").rows
+
+
 def test_nothing_but_data_goes_to_standard_output(cli: Cli) -> None:
     answer = cli("log", "create", "orders", "--table")
     assert "\x1b" not in answer.out

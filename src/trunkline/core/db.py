@@ -50,6 +50,7 @@ def connect_arguments(*, prepare: bool, connect_timeout: float) -> dict[str, Any
         "prepare_threshold": 5 if prepare else None,
         "connect_timeout": max(1, int(connect_timeout)),
         "fallback_application_name": APPLICATION_NAME,
+        "client_encoding": "UTF8",  # whatever PGCLIENTENCODING or the role say
     }
 
 
