@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import pwd
 import shutil
 import socket
@@ -179,6 +180,25 @@ def test_libpq_variables_of_the_caller_do_not_mislead_the_server(
 
     with server.use() as target:
         assert ask(target.dsn, "select current_user") == "postgres"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have other rules")
+def test_a_session_keeps_the_memory_of_one_large_batch_for_the_next(server: Server) -> None:
+    with server.use() as target, psycopg.connect(target.dsn, autocommit=True) as connection:
+        stat = Path(f"/proc/{connection.info.backend_pid}/stat")
+
+        def pages_mapped() -> int:
+            return int(stat.read_text().rpartition(")")[2].split()[7])
+
+        def send() -> None:
+            connection.execute("select length(%b::bytea || '1' || '2' || '3')", [bytes(1 << 20)])
+
+        for _ in range(10):
+            send()
+        before = pages_mapped()
+        for _ in range(10):
+            send()
+        assert pages_mapped() - before < 100  # ten calls that need 1,000 pages each
 
 
 def test_data_is_there_after_a_stop(server: Server) -> None:

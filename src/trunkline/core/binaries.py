@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 OLDEST_MAJOR = 15
 
 _RUN_SECONDS = 120
+_KEPT_MEMORY = str(8 << 20)  # bytes that a session keeps of what it freed
+_MEMORY = {  # of glibc: else every large batch has the memory for each of its copies mapped anew
+    "MALLOC_MMAP_THRESHOLD_": _KEPT_MEMORY,
+    "MALLOC_TRIM_THRESHOLD_": _KEPT_MEMORY,
+}
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,7 @@ def run(
         return subprocess.run(
             command,
             cwd="/",
-            env={**environment, "LC_ALL": "C"},
+            env={**_MEMORY, **environment, "LC_ALL": "C"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
