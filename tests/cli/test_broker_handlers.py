@@ -105,3 +105,17 @@ def test_a_module_that_cannot_be_imported_is_told_with_its_error(cli: Cli, tmp_p
     assert answer.code == 2
     assert "module unfinished cannot be imported: SyntaxError" in answer.err
     assert "should not happen" not in answer.err
+
+
+def test_a_handler_that_is_declared_wrongly_is_told_as_python_tells_it(
+    cli: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "hasty.py").write_text(
+        "import trunkline\n"
+        "app = trunkline.App()\n"
+        "@app.on('orders', group='billing', retry=['100ms'])\n"
+        "def bill(order): ...\n"
+    )
+    answer = cli("broker", "worker", "hasty:app")
+    assert answer.code == 2
+    assert answer.err.startswith('error: handler "bill": retry is a list of seconds')

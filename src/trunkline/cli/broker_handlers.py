@@ -154,7 +154,7 @@ def _load(path: str) -> "App":
     import sys
 
     from trunkline.app import App
-    from trunkline.core.errors import BadRequest, Invalid, NotFound
+    from trunkline.core.errors import BadRequest, Invalid, NotFound, TrunklineError
 
     module_name, separator, name = path.partition(":")
     if not module_name or not separator or not name:
@@ -166,6 +166,8 @@ def _load(path: str) -> "App":
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise NotFound(f"there is no module {error.name}.", hint="Run it where it is.") from error
+    except TrunklineError:
+        raise  # it says itself what is wrong, and what to do
     except Exception as error:
         raise Invalid(
             f"module {module_name} cannot be imported: {type(error).__name__}: {error}.",
