@@ -82,7 +82,7 @@ THEMES = {
         "Matching": "match match_try unmatched catch_up conditions quarantine",
         "Webhooks": "webhook_add webhook_list webhook_rotate webhook_pause webhook_resume "
         "webhook_remove webhook_log",
-        "Forwarding": "forward forwardable",
+        "Forwarding": "forward forwardable unforwarded unforwarded_discard",
         "Duties of maintain()": "cursors_advance forwards_advance expire watches_check",
         "Others": REST,
     },

@@ -205,6 +205,74 @@ def test_what_is_forwarded_together_is_bounded_by_its_size_in_the_log(
     assert sum(len(decode(batch).values) for batch in batches(session)) == 10
 
 
+def test_an_event_larger_than_a_batch_is_forwarded_and_read(session: Session) -> None:
+    create(session)
+    call(session, "config_set", name="log.batch_bytes", value="40000")
+    for payload in (1, "x" * 100_000, 2):
+        publish(session, payload)
+    while forward(session):
+        pass
+    assert payloads(session) == [1, "x" * 100_000, 2]
+    assert [batch.n for batch in batches(session)] == [2, 1]
+
+
+def test_an_event_too_large_for_the_log_is_set_aside_and_the_others_go_on(
+    session: Session,
+) -> None:
+    create(session)
+    call(session, "config_set", name="broker.forward_bytes", value="65536")
+    publish(session, 1)
+    large = publish(session, "x" * 70_000, key="k", metadata={"by": "web"})
+    publish(session, 2)
+    publish(session, "x" * 70_000, subscription=7)
+    publish(session, 3)
+
+    assert [forward(session) for _ in range(4)] == [1, 1, 2, 0]
+
+    assert payloads(session) == [1, 2, 3]
+    [found] = call(session, "broker_unforwarded")
+    assert found[:4] == ("orders", large, head(session) - 3, "k")
+    assert found[5] == "as JSON it has 70015 bytes, and what is forwarded has up to 65536."
+    kept = session.execute("select payload, metadata from trunkline.broker_forward_aside")
+    assert kept.fetchall() == [("x" * 70_000, {"by": "web"})]
+    assert call(session, "broker_unforwarded", topic="orders") == [found]
+    with refused("TL404"):
+        call(session, "broker_unforwarded", topic="invoices")
+
+
+def test_an_event_that_postgres_cannot_write_as_json_is_set_aside_and_the_others_go_on(
+    session: Session,
+) -> None:
+    create(session)
+    publish(session, 1)
+    session.execute(  # 130 kB in the table, 1 GB as text
+        "insert into trunkline.event (topic, payload)"
+        " select 'orders', to_jsonb(array_fill(1e131071::numeric, array[8200]))"
+    )
+    publish(session, 2)
+
+    assert [forward(session) for _ in range(4)] == [1, 1, 1, 0]
+
+    assert payloads(session) == [1, 2]
+    assert "more bytes than Postgres can write" in call(session, "broker_unforwarded")[0][5]
+
+
+def test_an_event_that_was_set_aside_is_discarded_by_its_id_or_with_its_topic(
+    session: Session,
+) -> None:
+    create(session)
+    call(session, "config_set", name="broker.forward_bytes", value="65536")
+    ids = [publish(session, "x" * 70_000) for _ in range(2)]
+    while forward(session):
+        pass
+    call(session, "broker_unforwarded_discard", event_id=ids[0])
+    assert [row[1] for row in call(session, "broker_unforwarded")] == ids[1:]
+    with refused("TL404"):
+        call(session, "broker_unforwarded_discard", event_id=ids[0])
+    call(session, "log_delete", topic="orders")
+    assert call(session, "broker_unforwarded") == []
+
+
 def forwardable(session: Session, after: int | None = None) -> dict[str, int]:
     rows = session.execute("select * from trunkline.broker_forwardable(%s)", [after])
     return dict(rows.fetchall())

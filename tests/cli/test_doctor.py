@@ -211,6 +211,18 @@ def test_dead_letters_are_told(cli: Cli, sql: psycopg.Connection[Any]) -> None:
     assert "1 in orders.dead" in finding(cli("doctor"), "dead letters")["found"]
 
 
+def test_events_too_large_for_the_log_are_told(cli: Cli, sql: psycopg.Connection[Any]) -> None:
+    cli("log", "create", "orders")
+    sql.execute("select trunkline.config_set('broker.forward_bytes', '65536')")
+    sql.execute("select trunkline.broker_publish('orders', to_jsonb(repeat('x', 70000)))")
+    sql.execute("select trunkline.broker_tick()")
+    sql.execute("select trunkline.broker_match(), trunkline.broker_forward('orders')")
+    found = next(row for row in cli("doctor").rows if "too large" in row["found"])
+    assert found["state"] == "warn"
+    assert "1 events of orders" in found["found"]
+    assert "broker_unforwarded('orders')" in found["remedy"]
+
+
 def test_keys_set_aside_and_touches_that_nobody_takes_are_told(
     cli: Cli, sql: psycopg.Connection[Any]
 ) -> None:

@@ -13,6 +13,7 @@ from trunkline.broker.models import (
     HandlerLag,
     Scanned,
     Scheduled,
+    Unforwarded,
     Unmatched,
     Waiting,
     WrittenEvent,
@@ -162,6 +163,22 @@ def forwardable(after: int | None = None) -> Call[dict[str, int]]:
         safe_to_repeat=True,
         types={"after": "bigint"},
     )
+
+
+def unforwarded(topic: str | None = None) -> Call[list[Unforwarded]]:
+    """Events that are too large for the topic of the log they belong to."""
+    return Call(
+        "broker_unforwarded",
+        {"topic": topic},
+        many(Unforwarded),
+        safe_to_repeat=True,
+        types={"topic": "text"},
+    )
+
+
+def unforwarded_discard(event_id: int) -> Call[None]:
+    """Forget an event that is too large for the log."""
+    return Call("broker_unforwarded_discard", {"event_id": event_id}, nothing)
 
 
 def ends(group: str | None = None) -> Call[Ends]:

@@ -166,6 +166,19 @@ class Unmatched:
 
 
 @dataclass(frozen=True, slots=True)
+class Unforwarded:
+    """An event that was set aside: it is too large for the topic of the log it belongs to."""
+
+    topic: str
+    event_id: int
+    event_position: int
+    key: str | None
+    at: datetime
+    error: str
+    aside_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Scanned:
     """An event that a scan found; without an event it only says how far was looked."""
 

@@ -164,6 +164,15 @@ def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
                 f"{condition.quarantined} subscriptions are in quarantine: {condition.condition}",
                 "See why: trunkline broker subscriptions; then: trunkline broker resume NUMBER",
             )
+    unforwarded = execute(connection, calls.unforwarded())
+    for topic in dict.fromkeys(event.topic for event in unforwarded):
+        ours = [event for event in unforwarded if event.topic == topic]
+        yield Finding(
+            "broker",
+            State.WARN,
+            f"{len(ours)} events of {topic} are too large for the log and were set aside",
+            f"Look: select * from trunkline.broker_unforwarded('{topic}')",
+        )
     groups = execute(connection, calls.groups())
     for group in groups:
         if group.dead:
