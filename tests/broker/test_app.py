@@ -646,6 +646,35 @@ async def test_a_commit_that_is_refused_counts_as_a_failure_of_the_handler(
     assert dead(session)[0][1] == 2
 
 
+async def test_a_refusal_to_park_events_is_told_as_it_is(
+    app: trunkline.App, session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    session.execute(
+        "create function refuse() returns trigger language plpgsql as"
+        " $$begin raise exception 'no room'; end$$"
+    )
+    session.execute(
+        "create trigger refuse before insert on trunkline.broker_retry for each row"
+        " when (new.status = 'parked') execute function refuse()"
+    )
+
+    @app.on("orders", group="g", retry=[])
+    async def handle(event: Event, connection: psycopg.AsyncConnection[Any]) -> None:
+        if event.payload == "a1":
+            raise ValueError(event.payload)
+
+    async with running(app):
+        await publish(app, "a1")
+        await eventually(lambda: len(dead(session)) == 1)
+        await publish(app, "a2")
+        await eventually(lambda: "handler held back" in caplog.text)
+        session.execute("drop function refuse cascade")
+        await eventually(lambda: set_aside(session) == 2)
+
+    assert "'error': 'DatabaseError: no room'" in caplog.text
+    assert "empty sequence" not in caplog.text
+
+
 async def test_a_handler_that_ignores_an_error_of_its_transaction_has_failed(
     app: trunkline.App, session: Session
 ) -> None:

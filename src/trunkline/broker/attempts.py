@@ -184,6 +184,9 @@ class Attempts:
         result = Result()
         free = self._free(lane, events, result)
         refused = Result(parked=result.parked)
+        if not free:  # nothing is tried, so nothing could be a failure of the handler
+            await self._settle(lane, events, refused)
+            return refused
         async with self._shared.transactions:
             try:
                 async with self._db.transaction() as connection:
