@@ -281,6 +281,27 @@ def test_a_read_is_told_of_events_that_have_left_before_their_deliveries(
     assert [one.payload for one in read(session, from_position=5)] == [4]
 
 
+def test_a_first_read_that_finds_events_gone_is_told_a_way_that_works(session: Session) -> None:
+    call(session, "broker_group", group_name="billing", lanes=1)
+    subscribe(session)
+    for number in range(3):
+        publish(session, "order", number)
+    match(session)
+    session.execute("delete from trunkline.event where payload = '0'")
+
+    with refused("TL410") as caught:
+        read(session, handler="new", max_events=1)
+
+    assert caught.value.diag.message_hint == "Begin after it: from_position => 2, lane => 0."
+    there = read(session, handler="new", from_position=2, lane=0)
+    assert [one.payload for one in there] == [1, 2]
+    with refused("TL410") as caught:
+        read(session, handler="new", max_events=1)
+    assert "broker_seek() with up_to => 1, lane => 0" in str(caught.value.diag.message_hint)
+    call(session, "broker_seek", group_name="billing", handler="new", up_to=1, lane=0)
+    assert [one.payload for one in read(session, handler="new")] == [1, 2]
+
+
 def test_events_that_have_left_hold_back_no_other_lane(session: Session) -> None:
     call(session, "broker_group", group_name="billing", lanes=2)
     subscribe(session)

@@ -9,6 +9,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   present trunkline.broker_group := trunkline._broker_group_row(group_name);
   reader trunkline.broker_handler;
+  fresh boolean;
   chosen int[] := case when lane is null then array(select g from generate_series(0, present.lanes - 1) g) else array[lane] end;
   reached bigint[];
   further record;
@@ -18,7 +19,8 @@ begin
   elsif from_position < 1 then
     perform trunkline._raise('TL422', format('deliveries begin at 1, got %s.', from_position));
   end if;
-  if not peek and not exists (select from trunkline.broker_handler h where h.group_id = present.group_id and h.handler = broker_read.handler) then
+  fresh := not exists (select from trunkline.broker_handler h where h.group_id = present.group_id and h.handler = broker_read.handler);
+  if fresh and not peek then
     perform trunkline._broker_handler_ensure(present.group_id, handler, null, null);
   end if;
   select h.* into reader from trunkline.broker_handler h where h.group_id = present.group_id and h.handler = broker_read.handler;
@@ -41,7 +43,8 @@ begin
                   group by 1) m using (lane);
     if further.gone is not null then
       perform trunkline._raise('TL410', format('events of lane %s of group "%s" have left up to delivery %s: it was behind for longer than broker.hold.', further.gone[2], group_name, further.gone[1]),
-        format('Go on after it: broker_seek() with up_to => %s, lane => %s.', further.gone[1], further.gone[2]),
+        case when fresh then format('Begin after it: from_position => %s, lane => %s.', further.gone[1] + 1, further.gone[2])
+             else format('Go on after it: broker_seek() with up_to => %s, lane => %s.', further.gone[1], further.gone[2]) end,
         jsonb_build_object('group_name', group_name, 'lane', further.gone[2], 'first', further.gone[1] + 1));
     end if;
     exit when further.moved is not true;
