@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from psycopg.types.json import Jsonb
@@ -477,6 +477,58 @@ def test_a_group_that_was_behind_for_too_long_is_told_what_has_left(session: Ses
     call(session, "broker_seek", group_name="billing", up_to=0)
     publish(session, "order", "new")
     assert received(session) == ["new"]
+
+
+def test_who_goes_back_to_what_was_read_and_has_left_is_told(session: Session) -> None:
+    subscribe(session)
+    fill(session, rounds=1)
+    Member(session).commit_all()
+    age(session, timedelta(hours=5))
+    rotate(session)
+    left = last_delivery(session)
+    fill(session, rounds=1)
+
+    moves: list[tuple[str, dict[str, Any], str]] = [
+        ("broker_seek", {"up_to": 1}, f"up_to => {left}."),
+        ("broker_read", {"from_position": 1}, f"from_position => {left + 1}."),
+        ("broker_read", {"from_position": left, "peek": True}, f"from_position => {left + 1}."),
+        ("broker_read", {"handler": "new", "from_position": 1}, f"from_position => {left + 1}."),
+        (
+            "broker_deliveries",
+            {"from_delivery": left, "to_delivery": left + 1},
+            f"from_delivery => {left + 1}.",
+        ),
+    ]
+    for function, given, hint in moves:
+        with refused("TL410") as caught:
+            call(session, function, group_name="billing", **given)
+        assert f'"first": {left + 1}' in str(caught.value.diag.message_detail)
+        assert str(caught.value.diag.message_hint).endswith(hint)
+        assert "they were read, and are older than broker.retention" in str(caught.value)
+
+    assert call(session, "broker_ends", group_name="billing")[0][0] == left + 1
+    assert len(read(session, from_position=left + 1)) == len(KEYS)
+    assert len(read(session, handler="new")) == len(KEYS)
+    call(session, "broker_seek", group_name="billing", up_to=left)
+    assert len(read(session)) == len(KEYS)
+    call(session, "broker_seek", group_name="billing", up_to=0)
+    assert len(read(session)) == len(KEYS)
+
+
+def test_who_reads_on_is_told_nothing_when_another_lane_was_read_further_and_that_has_left(
+    session: Session,
+) -> None:
+    subscribe(session)
+    fill(session, rounds=1)
+    last = {one.lane: one.up_to for one in read(session)}
+    Member(session).commit_all()
+    age(session, timedelta(hours=5))
+    rotate(session)
+
+    assert len(set(last.values())) == 4
+    for lane, up_to in last.items():
+        assert read(session, lane=lane, from_position=up_to + 1) == []
+    assert read(session) == []
 
 
 def test_a_group_that_does_not_last_is_told_what_has_left(session: Session) -> None:

@@ -13,8 +13,9 @@ begin
     perform trunkline._raise('TL422', 'from_delivery and to_delivery are numbers, got NULL.');
   elsif from_delivery < 1 then
     perform trunkline._raise('TL422', format('deliveries begin at 1, got %s.', from_delivery));
-  elsif from_delivery <= present.trimmed_to then
-    perform trunkline._broker_refuse_trimmed(present, from_delivery - 1);
+  elsif from_delivery <= greatest(present.trimmed_to, present.left_to) then
+    perform trunkline._broker_refuse_left(present, from_delivery - 1,
+      format('Begin with the first there is: from_delivery => %s.', greatest(present.trimmed_to, present.left_to) + 1));
   end if;
   select array_agg(d.first + u.place - 1) as numbers, array_agg(u.subscription) as subscriptions, array_agg(u.at_position) as positions into ahead
     from generate_series(0, present.lanes - 1) l (lane)

@@ -14,7 +14,7 @@ begin
   else
     present := trunkline._broker_group_row(group_name);
     last_one := trunkline._broker_delivered();
-    first_one := greatest(present.begins_after, present.trimmed_to) + 1;
+    first_one := greatest(present.begins_after, present.trimmed_to, present.left_to) + 1;
   end if;
   return next;
 end $$;

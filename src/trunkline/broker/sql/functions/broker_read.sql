@@ -1,7 +1,8 @@
 /* Events that wait for a handler, in the order of each lane; lane NULL reads all of them.  from_position NULL begins after
    what is committed, otherwise at that delivery.  up_to is what to commit when an event is done.
    The first read registers the handler, so that nothing it has not read leaves; peek takes nothing, and shows a handler
-   that is not there what it would get.  Errors: TL404, TL410 with the first delivery there is, TL422. */
+   that is not there what it would get.  from_position may lie before what is committed, as far as that has not left.
+   Errors: TL404, TL410 with the first delivery there is, TL422. */
 create or replace function trunkline.broker_read(
   group_name text, handler text default '', lane int default null, from_position bigint default null, max_events int default 100, peek boolean default false)
 returns table (in_lane int, up_to bigint, event_position bigint, event_id bigint, topic text, key text, payload jsonb, metadata jsonb, at timestamptz, subscriptions bigint[], blocked boolean)
@@ -10,6 +11,7 @@ declare
   present trunkline.broker_group := trunkline._broker_group_row(group_name);
   reader trunkline.broker_handler;
   fresh boolean;
+  gone bigint := greatest(present.trimmed_to, present.left_to);
   chosen int[] := case when lane is null then array(select g from generate_series(0, present.lanes - 1) g) else array[lane] end;
   reached bigint[];
   further record;
@@ -19,11 +21,15 @@ begin
   elsif from_position < 1 then
     perform trunkline._raise('TL422', format('deliveries begin at 1, got %s.', from_position));
   end if;
-  fresh := not exists (select from trunkline.broker_handler h where h.group_id = present.group_id and h.handler = broker_read.handler);
-  if fresh and not peek then
-    perform trunkline._broker_handler_ensure(present.group_id, handler, null, null);
-  end if;
   select h.* into reader from trunkline.broker_handler h where h.group_id = present.group_id and h.handler = broker_read.handler;
+  fresh := not found;
+  if from_position <= present.trimmed_to or from_position <= gone
+     and (fresh or exists (select from unnest(chosen) c (lane) where trunkline._broker_position(present.group_id, handler, c.lane) >= from_position)) then
+    perform trunkline._broker_refuse_left(present, from_position - 1, format('Begin with the first there is: from_position => %s.', gone + 1));
+  elsif fresh and not peek then
+    perform trunkline._broker_handler_ensure(present.group_id, handler, null, null);
+    select h.* into reader from trunkline.broker_handler h where h.group_id = present.group_id and h.handler = broker_read.handler;
+  end if;
   reached := array(select coalesce(from_position - 1, trunkline._broker_position(present.group_id, handler, c.lane), greatest(present.begins_after, present.trimmed_to))
                      from unnest(chosen) with ordinality c (lane, place) order by c.place);
   loop

@@ -13,8 +13,8 @@ begin
     perform trunkline._raise('TL422', 'say where to: at_time or up_to, one of them.');
   elsif up_to < 0 or up_to > last_one then
     perform trunkline._raise('TL422', format('deliveries go up to %s, got %s.', last_one, up_to));
-  elsif up_to > 0 and up_to < present.trimmed_to then
-    perform trunkline._broker_refuse_trimmed(present, up_to);
+  elsif up_to > 0 and up_to < greatest(present.trimmed_to, present.left_to) then
+    perform trunkline._broker_refuse_left(present, up_to, format('Go on from the first there is: up_to => %s.', greatest(present.trimmed_to, present.left_to)));
   elsif lane not between 0 and present.lanes - 1 then
     perform trunkline._raise('TL422', format('group "%s" has lanes 0 to %s, got %s.', group_name, present.lanes - 1, lane));
   end if;
