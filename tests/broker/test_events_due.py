@@ -50,6 +50,56 @@ def test_a_time_that_has_passed_means_now(session: Session) -> None:
     assert payloads(session) == ["long ago", "never began"]
 
 
+def publish_due(session: Session, topic: str, *keys: str) -> None:
+    """Publish events of keys, with the key as payload, whose time has come since."""
+    for key in keys:
+        publish(session, topic, key, key=key, deliver_at=datetime.now(UTC) + timedelta(hours=1))
+    pass_time(session, "1 hour")
+
+
+def test_a_due_event_of_a_locked_key_comes_after_who_published_before_it(
+    session: Session, other: Session
+) -> None:
+    session.execute("set lock_timeout = '5s'")
+    call(session, "broker_topic", topic="account", key_order="locked")
+    publish_due(session, "account", "alice", "bob")
+    publish_due(session, "a", "alice")
+    publish(other, "account", "before", key="alice")
+
+    assert release(session) == 2
+    assert payloads(session) == ["bob", "alice"]
+
+    other.commit()
+    publish(session, "account", "after", key="bob")
+    assert release(session) == 1
+    assert payloads(session)[2:] == ["before", "after", "alice"]
+
+
+def test_of_two_who_release_events_of_a_locked_key_one_works(
+    session: Session, other: Session
+) -> None:
+    session.execute("set lock_timeout = '5s'")
+    call(session, "broker_topic", topic="account", key_order="locked")
+    for payload in ("first", "second"):
+        later = datetime.now(UTC) + timedelta(hours=1)
+        publish(session, "account", payload, key="k", deliver_at=later)
+    pass_time(session, "1 hour")
+
+    assert release(other, max_events=1) == 1
+    assert release(session) == 0
+
+    other.commit()
+    assert release(session) == 1
+    assert payloads(session) == ["first", "second"]
+
+
+def test_more_locked_keys_than_a_server_has_locks_are_released_in_parts(session: Session) -> None:
+    call(session, "broker_topic", topic="account", key_order="locked")
+    publish_due(session, "account", *(f"k{number}" for number in range(1200)))
+
+    assert [release(session) for _ in range(3)] == [1000, 200, 0]
+
+
 def test_an_event_may_wait_for_ten_years(session: Session) -> None:
     at = datetime.now(UTC) + timedelta(days=3650)
     publish(session, "a", "later", deliver_at=at)
