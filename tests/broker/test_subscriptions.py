@@ -188,6 +188,33 @@ def test_a_subscriber_in_a_long_transaction_holds_up_nobody_with_other_content(
     expire(session)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"group": "new", "condition": {"topic": "t"}},
+        {"group": "other", "condition": {"topic": "t", "key": "k"}},
+        {"group": "old", "condition": {"topic": "t"}, "handler": "another"},
+    ],
+    ids=["the same group", "the same shape of condition", "a handler of the same group"],
+)
+def test_a_subscriber_waits_for_another_who_makes_the_same_but_not_for_ever(
+    session: Session, other: Session, given: dict[str, Any]
+) -> None:
+    call(session, "config_set", name="broker.subscribe_patience", value="100 milliseconds")
+    call(session, "broker_group", group_name="old")
+    for group in ("new", "old"):
+        subscribe(other, group, {"topic": "x", "key": "y"}, handler="one")
+
+    with refused("TL409") as caught:
+        subscribe(session, **given)
+
+    assert "does not end" in str(caught.value)
+    assert ask(session, "show lock_timeout") == "0"
+    other.rollback()
+    assert subscribe(session, **given)
+    assert ask(session, "show lock_timeout") == "0"
+
+
 # Matching
 
 

@@ -5,6 +5,8 @@
    from_position, from_time: events of the past are matched first; without, what is published from now on.
    handler: make a reader of the group for this subscription, in the same transaction; ordering is "strict" or "skip".  One that
    is there goes on where it is, wherever it was to begin: the same program can be started again when the past has left.
+   While another transaction that has not ended makes the same condition, group, subscription or handler, this one waits for it,
+   since only its end says whether they are there: up to broker.subscribe_patience, or the caller's lock_timeout, then TL409.
    A condition in SQL that is new makes and drops a temporary view: that transaction cannot be prepared.
    Errors: TL409, TL410 when the past has left, TL413, TL422, TL423 without a living lease. */
 create or replace function trunkline.broker_subscribe(group_name text, condition text default null, params jsonb default '{}', expiry interval default null,
@@ -16,6 +18,7 @@ declare
   present trunkline.broker_subscription;
   of_group trunkline.broker_group;
   begins bigint;
+  patience text := current_setting('lock_timeout');
 begin
   if expiry <= '0' or expiry > interval '1000 years' then
     perform trunkline._raise('TL422', format('an expiry is longer than nothing and at most 1000 years, got %s.', expiry));
@@ -27,19 +30,28 @@ begin
                       where g.group_name = broker_subscribe.group_name and h.handler = broker_subscribe.handler) then
     begins := trunkline._subscription_begins(from_position, from_time);
   end if;
-  wanted := trunkline._condition_ensure(condition, params);
-  loop
-    of_group := trunkline._broker_group_ensure(group_name, lanes, expiry is null);
-    perform 1 from trunkline.broker_group g where g.group_id = of_group.group_id for key share;
-    exit when found;  -- otherwise it has just been deleted
-  end loop;
-  present := trunkline._subscription_ensure(of_group, wanted.found_one, wanted.effective, condition, params, expiry, begins);
-  if process is not null then
-    perform trunkline.broker_hold(present.subscription, process);
-  end if;
-  if handler is not null then
-    perform trunkline._broker_handler_ensure(of_group.group_id, handler, present.subscription, ordering);
-  end if;
+  begin
+    if patience = '0' then
+      perform set_config('lock_timeout', ceil(1000 * extract(epoch from trunkline._setting('broker.subscribe_patience')::interval))::int || 'ms', true);
+    end if;
+    wanted := trunkline._condition_ensure(condition, params);
+    loop
+      of_group := trunkline._broker_group_ensure(group_name, lanes, expiry is null);
+      perform 1 from trunkline.broker_group g where g.group_id = of_group.group_id for key share;
+      exit when found;  -- otherwise it has just been deleted
+    end loop;
+    present := trunkline._subscription_ensure(of_group, wanted.found_one, wanted.effective, condition, params, expiry, begins);
+    if process is not null then
+      perform trunkline.broker_hold(present.subscription, process);
+    end if;
+    if handler is not null then
+      perform trunkline._broker_handler_ensure(of_group.group_id, handler, present.subscription, ordering);
+    end if;
+    perform set_config('lock_timeout', patience, true);
+  exception when lock_not_available then
+    perform trunkline._raise('TL409', 'another transaction makes or changes the same condition, group, subscription or handler and does not end.',
+      'End it, then subscribe again: doctor_blockers() names it. broker.subscribe_patience, or lock_timeout, says how long to wait.');
+  end;
   return present.subscription;
 end $$;
 comment on function trunkline.broker_subscribe(text, text, jsonb, interval, bigint, timestamptz, uuid, text, text, int) is
