@@ -15,6 +15,7 @@ from trunkline.core.lease import ProcessLease
 from trunkline.core.listen import Listener, Notifier
 from trunkline.core.maintain import Maintainer
 from trunkline.core.portal import Portal
+from trunkline.core.quiet import Commits
 from trunkline.core.settings import Settings
 from trunkline.log.client import Log, SyncLog
 from trunkline.tube.client import SyncTubes, Tubes
@@ -52,7 +53,8 @@ class Platform:
 
     def services(self) -> list[Service]:
         """The background work that ``trunkline up`` runs."""
-        return [Maintainer(self.db), *self.broker.services(), *self.tube.services()]
+        commits = Commits()
+        return [Maintainer(self.db), *self.broker.services(commits), *self.tube.services(commits)]
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:

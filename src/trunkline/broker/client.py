@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener
     from trunkline.core.portal import Portal
+    from trunkline.core.quiet import Commits
     from trunkline.core.service import Service
 
 
@@ -208,10 +209,10 @@ class Broker(AsyncFace):
     explain = awaited(subscription_calls.explain)
     resume = awaited(subscription_calls.resume)
 
-    def services(self) -> Sequence[Service]:
+    def services(self, commits: Commits | None = None) -> Sequence[Service]:
         """The background work of the broker that ``trunkline up`` runs."""
         return [
-            BrokerSequencer(self._db.alone()),
+            BrokerSequencer(self._db.alone(), commits),
             BrokerMatcher(self._db.alone(), self._listener),
             BrokerForwarder(self._db, self._listener),
             BrokerWebhooks(self._db, self._lease, self._listener),

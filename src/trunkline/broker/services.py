@@ -12,6 +12,7 @@ from trunkline.core.service import Service
 
 if TYPE_CHECKING:
     from trunkline.core.db import AsyncDb
+    from trunkline.core.quiet import Commits
 
 _RELEASE_EVERY = 0.05  # seconds: so late an event may be that waited for its time
 _RELEASE_LATEST = 1.0  # seconds: the server's clock may be stepped forward
@@ -26,10 +27,10 @@ class BrokerSequencer(Service):
     interval = 0.03
     pause = _SHORTEST
 
-    def __init__(self, db: AsyncDb):
+    def __init__(self, db: AsyncDb, commits: Commits | None = None):
         self._db = db
         self._gate = Gate(db)
-        self._quiet = Quiet(db)
+        self._quiet = Quiet(db, commits=commits, wake=self.wake.set)
         self._released_at = self._release_at = float("-inf")
 
     async def run_once(self) -> int:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trunkline.core.db import AsyncDb, Db
     from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener
+    from trunkline.core.quiet import Commits
     from trunkline.core.service import Service
     from trunkline.tube.enrichment import Enricher
     from trunkline.tube.models import DownstreamRow
@@ -85,10 +86,10 @@ class Tubes(AsyncFace):
         """The worker that ``trunkline up`` would run for a tube's downstream."""
         return worker_for(self._db, self._lease, self._listener, row)
 
-    def services(self) -> Sequence[Service]:
+    def services(self, commits: Commits | None = None) -> Sequence[Service]:
         """The background work of tubes that ``trunkline up`` runs."""
         return [
-            TubeSequencer(self._db),
+            TubeSequencer(self._db, commits),
             Backfiller(self._db),
             TubeRunner(self._db, self._lease, self._listener),
         ]

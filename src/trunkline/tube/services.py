@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trunkline.core.db import AsyncDb
     from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener
+    from trunkline.core.quiet import Commits
     from trunkline.tube.models import DownstreamRow
 
 logger = telemetry.get_logger(__name__)
@@ -38,9 +39,9 @@ class TubeSequencer(Service):
     name = "tube-sequencer"
     interval = 0.05
 
-    def __init__(self, db: AsyncDb):
+    def __init__(self, db: AsyncDb, commits: Commits | None = None):
         self._db = db
-        self._quiet = Quiet(db)
+        self._quiet = Quiet(db, commits=commits, within=self.interval, wake=self.wake.set)
 
     async def run_once(self) -> int:
         return await self._quiet.unless_still(lambda: self._db.run(calls.tick()))
