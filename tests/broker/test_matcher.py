@@ -174,3 +174,15 @@ async def test_a_tick_wakes_the_matcher(session: Session, matcher: BrokerMatcher
     stop.set()
     matcher.wake.set()
     await running
+
+
+def test_an_event_that_postgres_cannot_write_as_json_keeps_no_slow_condition_from_being_found(
+    session: Session,
+) -> None:
+    session.execute(  # 130 kB in the table, 1 GB as text
+        "insert into trunkline.event (topic, payload)"
+        " select 'order', to_jsonb(array_fill(1e131071::numeric, array[8200]))"
+    )
+    tick(session)
+
+    session.execute("select trunkline._match_weigh(100, false)")

@@ -9,6 +9,6 @@ declare
 begin
   perform trunkline._match_prepare();
   perform trunkline._match_take(done + 1, max_events);
-  perform sum(octet_length(b.payload::text)), sum(octet_length(b.metadata::text)) from pg_temp.trunkline_batch b;
+  perform sum(trunkline._event_text_bytes(b.payload, b.metadata)) from pg_temp.trunkline_batch b;
 end $$;
 select trunkline._access('_match_weigh(int, boolean)', 'admin');
