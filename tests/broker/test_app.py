@@ -402,6 +402,31 @@ async def test_json_that_python_cannot_hold_is_a_dead_letter_and_others_go_on(
     assert found[0].payload == shown.payload
 
 
+async def test_json_that_the_server_cannot_send_is_a_dead_letter_and_others_go_on(
+    app: trunkline.App, session: Session
+) -> None:
+    seen: list[Any] = []
+
+    @app.on("orders", group="g", batch=10, timeout=120)
+    async def handle(events: list[Event]) -> None:
+        seen.extend(event.payload for event in events)
+
+    async with running(app):
+        await app.publish("orders", 1)
+        session.execute(  # 130 kB in the table, 1 GB as text
+            "insert into trunkline.event (topic, payload)"
+            " select 'orders', to_jsonb(array_fill(1e131071::numeric, array[8200]))"
+        )
+        await app.publish("orders", 2)
+        await eventually(lambda: seen == [1, 2], timeout=120)
+        await eventually(lambda: len(dead(session)) == 1)
+        session.execute("select trunkline.broker_dead_retry(retry) from trunkline.broker_retry")
+        await app.publish("orders", 3)
+        await eventually(lambda: seen == [1, 2, 3], timeout=120)
+        await eventually(lambda: [attempts for _, attempts, _ in dead(session)] == [2], timeout=120)
+    assert "more than the 1 GB that the server can send" in dead(session)[0][2]
+
+
 async def test_a_validator_that_fails_otherwise_is_a_failure_of_the_handler(
     app: trunkline.App, session: Session
 ) -> None:

@@ -16,6 +16,7 @@ from trunkline.broker.delivered import (
 from trunkline.broker.lane import Cut
 from trunkline.core.calls import Call, many, nothing, one, scalar
 from trunkline.core.gathering import ALONE
+from trunkline.core.unread import Unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -64,10 +65,14 @@ def fetch(
     *,
     max_events: int,
     json_text: bool = False,
+    readable: bool = False,
 ) -> Call[dict[int, list[Delivered]]]:
-    """What lies ahead in lanes, each after a delivery; at most so many events of each."""
+    """What lies ahead in lanes, each after a delivery; at most so many events of each.
+
+    ``readable``: an event that the server cannot send comes without what is in it.
+    """
     return Call(
-        "broker_fetch",
+        "_broker_fetch_readable" if readable else "broker_fetch",
         {
             "group_name": group,
             "handler": handler,
@@ -255,10 +260,11 @@ def retries(
     *,
     max_batches: int = 1,
     json_text: bool = False,
+    readable: bool = False,
 ) -> Call[list[RetryBatch]]:
-    """Batches of a lane that are due for another try."""
+    """Batches of a lane that are due for another try; ``readable`` as with `fetch`."""
     return Call(
-        "broker_retries",
+        "_broker_retries_readable" if readable else "broker_retries",
         {
             "group_name": group,
             "handler": handler,
@@ -400,6 +406,9 @@ def _dead(
 
 
 def _delivered(row: dict[str, Any], **more: Any) -> Delivered:
+    if row.get("unread"):
+        row["payload"] = Unread()
+        row["payload"].reason = "as text it has more than the 1 GB that the server can send"
     return Delivered(
         position=row["event_position"],
         event_id=row["event_id"],

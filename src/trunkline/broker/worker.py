@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections import deque
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker import handler_calls as calls
@@ -22,6 +23,7 @@ from trunkline.broker.calls import group
 from trunkline.broker.invocation import Withdrawn
 from trunkline.broker.lane import UNCOMMITTED, Cut, Lane
 from trunkline.broker.lane_work import LaneWork
+from trunkline.broker.readable import read
 from trunkline.broker.subscription_calls import subscribe
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
@@ -189,7 +191,7 @@ class HandlerWorker:
                 await self._rejoin(process)
             if now >= self._look_at:
                 await self._look()
-            read = await self._read()
+            came = await self._read()
         except LeaseLost:
             self._rejoin_at = 0.0
             return False
@@ -197,9 +199,9 @@ class HandlerWorker:
             self._hold(error)
             return False
         self._trouble.reset()
-        if not read and self._joined and all(lane.idle for lane in self._lanes.values()):
+        if not came and self._joined and all(lane.idle for lane in self._lanes.values()):
             self.quiet.send(None)
-        return read
+        return came
 
     def _heard(self, key: str) -> None:
         """Something came for the lanes that the last part of the key names; if none, for all."""
@@ -309,14 +311,16 @@ class HandlerWorker:
         for lane in wanting.values():  # before the reading: a wake-up during it must count
             lane.more = False
         try:
-            found = await self._db.run(
-                calls.fetch(
+            found = await read(
+                self._db,
+                partial(
+                    calls.fetch,
                     handler.group,
                     handler.name,
                     after,
                     max_events=most,
                     json_text=handler.takes_json_text,
-                )
+                ),
             )
         except PositionTrimmed as error:
             self._skip(wanting, error)
