@@ -531,6 +531,27 @@ def test_who_reads_on_is_told_nothing_when_another_lane_was_read_further_and_tha
     assert read(session) == []
 
 
+def test_a_subscription_to_a_history_that_has_left_is_refused_though_its_ticks_are_there(
+    session: Session,
+) -> None:
+    subscribe(session)
+    fill(session, rounds=1)
+    Member(session).commit_all()
+    age(session, timedelta(hours=5))
+    rotate(session)
+    fill(session, rounds=1)
+    assert ask(session, "select min(first_position) from trunkline.tick") == 1
+
+    for position in (1, len(KEYS)):
+        with refused("TL410") as caught:
+            subscribe(session, "late", from_position=position)
+        assert f'"first": {len(KEYS) + 1}' in str(caught.value.diag.message_detail)
+
+    subscribe(session, "late", from_position=len(KEYS) + 1)
+    match(session)
+    assert len(read(session, "late")) == len(KEYS)
+
+
 def test_a_group_that_does_not_last_is_told_what_has_left(session: Session) -> None:
     subscribe(session, expiry="1 day")
     fill(session, rounds=1)

@@ -1,4 +1,5 @@
-/* The first position that a new subscription wants.  Errors: TL410 when events from there on have left, TL422. */
+/* The first position that a new subscription wants.  A tick may outlive its events: what is there is told by them.
+   Errors: TL410 when events from there on have left, TL422. */
 create or replace function trunkline._subscription_begins(from_position bigint, from_time timestamptz)
 returns bigint language plpgsql stable as $$
 declare
@@ -15,6 +16,8 @@ begin
   elsif from_position < coalesce(first_one, head + 1) then
     perform trunkline._raise('TL410', format('events from position %s on have left; the first one there is %s.', from_position, coalesce(first_one, head + 1)),
       'Begin there.', jsonb_build_object('first', coalesce(first_one, head + 1)));
+  elsif from_position <= head and not exists (select from trunkline._event_rows(array[from_position])) then
+    perform trunkline._event_left(from_position);
   elsif from_time is not null then
     -- a tick holds events of one moment: whoever begins in its middle gets the whole of it
     return coalesce((select t.first_position from trunkline.tick t where t.sequence = 'event' and t.at >= from_time order by t.first_position limit 1), head + 1);
