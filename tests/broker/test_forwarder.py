@@ -364,6 +364,18 @@ def test_an_event_for_one_subscription_is_not_forwarded(session: Session) -> Non
     assert cursors(session) == [head(session)]
 
 
+def test_what_waits_behind_many_events_for_one_subscription_is_forwarded_at_once(
+    session: Session,
+) -> None:
+    create(session)
+    for n in range(5):
+        publish(session, n, subscription=7)
+    publish(session, "for all")
+    assert forward(session, most=2) == 1
+    assert payloads(session) == ["for all"]
+    assert forward(session, most=2) == 0
+
+
 def test_null_is_a_value_except_in_a_compacted_topic_where_it_is_a_tombstone(
     session: Session,
 ) -> None:

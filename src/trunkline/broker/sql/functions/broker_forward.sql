@@ -16,6 +16,8 @@ declare
   number bigint;
   done bigint;
   head bigint;
+  reached bigint;
+  appended int;
 begin
   perform trunkline._isolation_check('Forwarding');
   if max_events is null or max_events < 1 then
@@ -32,11 +34,17 @@ begin
   if head <= done then
     return 0;
   end if;
-  begin
-    return trunkline._broker_forward_some(present, number, done, head, max_events, false);
-  exception when program_limit_exceeded or internal_error then
-    return trunkline._broker_forward_some(present, number, done, head, max_events, true);
-  end;
+  loop  -- past events that are not forwarded, until there is one that is
+    begin
+      appended := trunkline._broker_forward_some(present, number, done, head, max_events, false);
+    exception when program_limit_exceeded or internal_error then
+      appended := trunkline._broker_forward_some(present, number, done, head, max_events, true);
+    end;
+    reached := (trunkline._cursor_latest(number)).up_to;
+    exit when appended > 0 or reached = done or reached >= head;
+    done := reached;
+  end loop;
+  return appended;
 end $$;
 comment on function trunkline.broker_forward(text, int) is 'Append the events of a topic to the topic of the log with the same name.';
 select trunkline._access('broker_forward(text, int)', 'writer');
