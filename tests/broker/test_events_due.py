@@ -93,7 +93,7 @@ def test_of_two_who_release_events_of_a_locked_key_one_works(
     assert payloads(session) == ["first", "second"]
 
 
-def test_more_locked_keys_than_a_server_has_locks_are_released_in_parts(session: Session) -> None:
+def test_events_of_very_many_locked_keys_are_released_in_parts(session: Session) -> None:
     call(session, "broker_topic", topic="account", key_order="locked")
     publish_due(session, "account", *(f"k{number}" for number in range(1200)))
 
