@@ -175,6 +175,16 @@ def test_the_trace_of_the_caller_goes_into_metadata(session: Session, other: Ses
     ]
 
 
+def test_metadata_that_is_no_object_is_refused_as_it_was_given_also_with_a_trace(
+    session: Session,
+) -> None:
+    session.execute("set trunkline.traceparent = '00-aa-bb-01'")
+    for metadata in ("[1]", "5", "null"):
+        with refused("TL422") as caught:
+            call(session, "broker_publish", topic="a", payload="1", metadata=metadata)
+        assert f"metadata is a JSON object, got {metadata}." in str(caught.value)
+
+
 def test_ids_as_text_sort_by_time_and_number_and_tell_the_time(session: Session) -> None:
     made = session.execute(
         "select i, t, written, trunkline.event_time(written)"
