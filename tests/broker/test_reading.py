@@ -351,6 +351,27 @@ def test_a_read_and_a_fetch_of_what_is_not_there_are_refused(session: Session) -
         call(session, "broker_fetch", group_name="billing", handler="x", lanes=[0], after=[0])
 
 
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [
+        ("broker_match", {"max_events": 0}),
+        ("broker_catch_up", {"max_events": -1}),
+        ("broker_retries", {"lane": 0, "epoch": 1, "max_batches": 0}),
+        ("broker_retries", {"lane": 0, "epoch": 1, "max_batches": None}),
+        ("broker_fetch", {"lanes": [0], "after": [None]}),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(
+    session: Session, function: str, given: dict[str, Any]
+) -> None:
+    subscribe(session)
+    Member(session).join()
+    if function in {"broker_retries", "broker_fetch"}:
+        given = {"group_name": "billing", "handler": "", **given}
+    with refused("TL422"):
+        call(session, function, **given)
+
+
 def test_a_handler_is_moved_to_a_time_and_whoever_works_is_fenced(session: Session) -> None:
     subscribe(session)
     fill(session, rounds=1)

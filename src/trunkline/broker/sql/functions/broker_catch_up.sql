@@ -1,7 +1,7 @@
 /* One round for a subscription that began with the history, or goes on after a quarantine: the next part of the history is
    matched for it alone.  When it has come to where the matcher stands it is matched with all others.
    Subscriptions that were set aside while somebody held their rows go into quarantine when nobody does.
-   Returns how many positions it moved; 0 when nobody is behind, or another process works.  TL400 unless in READ COMMITTED. */
+   Returns how many positions it moved; 0 when nobody is behind, or another process works.  TL400 unless in READ COMMITTED, TL422. */
 create or replace function trunkline.broker_catch_up(max_events int default null)
 returns int language plpgsql security definer set search_path = pg_catalog, pg_temp set jit = off as $$
 declare
@@ -14,6 +14,9 @@ declare
   reached bigint;
 begin
   perform trunkline._isolation_check('Matching');
+  if max_events < 1 then
+    perform trunkline._raise('TL422', format('max_events is at least 1, got %s.', max_events));
+  end if;
   if late.subscription is null and not exists (select from trunkline.broker_subscription_aside) then
     return 0;
   end if;

@@ -4,7 +4,7 @@
    that fails is looked at by itself: the subscriptions to blame are quarantined, all others go on.
    What takes too long is ended by the caller's statement_timeout: the matcher service then looks for the slow one.
    Subscriptions that began with the history are served by broker_catch_up().
-   Errors: TL400 unless in READ COMMITTED. */
+   Errors: TL400 unless in READ COMMITTED, TL422. */
 create or replace function trunkline.broker_match(max_events int default null)
 returns int language plpgsql security definer set search_path = pg_catalog, pg_temp set jit = off as $$
 declare
@@ -17,6 +17,9 @@ declare
   up_to bigint;
 begin
   perform trunkline._isolation_check('Matching');
+  if max_events < 1 then
+    perform trunkline._raise('TL422', format('max_events is at least 1, got %s.', max_events));
+  end if;
   if head <= latest.up_to then
     return 0;
   end if;

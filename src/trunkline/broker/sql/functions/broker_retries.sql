@@ -1,5 +1,5 @@
 /* Batches of a lane that are due for another try, the longest due first: the same events, how often they were tried, and
-   every error.  Takes nothing: settle each with broker_retried().  Errors: TL404, TL423. */
+   every error.  Takes nothing: settle each with broker_retried().  Errors: TL404, TL422, TL423. */
 create or replace function trunkline.broker_retries(group_name text, handler text, lane int, epoch bigint, max_batches int default 1)
 returns table (batch bigint, attempts int, errors jsonb, up_to bigint, event_position bigint, event_id bigint, topic text, key text,
                payload jsonb, metadata jsonb, at timestamptz, subscriptions bigint[])
@@ -8,6 +8,9 @@ declare
   reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_row(group_name), handler);
   owned text := trunkline._broker_resource(reader.group_id, handler, lane);
 begin
+  if max_batches is null or max_batches < 1 then
+    perform trunkline._raise('TL422', format('max_batches is at least 1, got %s.', coalesce(max_batches::text, 'NULL')));
+  end if;
   if not exists (select from trunkline.owner o where o.resource = owned and o.epoch = broker_retries.epoch and o.process is not null) then
     perform trunkline._raise('TL423', format('epoch %s of %s is over: another process owns it now.', coalesce(epoch::text, 'NULL'), coalesce('"' || owned || '"', 'NULL')),
       'Drop what you hold and join again.', jsonb_build_object('resource', owned, 'epoch', epoch));
