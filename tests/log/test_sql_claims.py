@@ -515,6 +515,57 @@ def test_a_group_that_fell_behind_the_floor_is_told_where_the_log_starts(
     assert claimed.offsets == [7, 8, 9, 10]
 
 
+@pytest.fixture
+def overtaken(session: Session, topic: str, two: TwoSessions) -> Callable[[str, int], Claim | None]:
+    """Make the first claim of a group, and let all before an offset leave while it is made."""
+    resource = "select trunkline._log_resource(topic_id, 'readers', 0) from trunkline.log_topic"
+    query = "select * from trunkline.log_claim(%s, 'readers', 0, 3, start => %s)"
+
+    def claim_first(start: str, floor: int) -> Claim | None:
+        two.a.execute(f"select trunkline._cursor_ensure(({resource}))")
+        claiming = two.later(two.b, query, [TOPIC, start])
+        two.blocked_by(two.a, two.b)
+        call(session, "log_trim", topic=TOPIC, partition=0, before_offset=floor)
+        two.a.rollback()
+        row = claiming.result(10).fetchone()
+        two.b.commit()
+        return Claim(*row) if row else None
+
+    return claim_first
+
+
+@pytest.mark.parametrize("start", ["earliest", "hot", "2020-01-01"])
+def test_a_first_claim_that_retention_overtakes_begins_where_the_log_starts_by_then(
+    session: Session, overtaken: Callable[[str, int], Claim | None], start: str
+) -> None:
+    fill(session, 10)
+    first, second = overtaken(start, 6), claim(session, 3)
+    assert first is not None
+    assert second is not None
+    assert (first.offsets, second.offsets) == ([6, 7, 8], [9, 10])
+
+
+def test_a_first_claim_that_finds_everything_gone_begins_with_what_comes(
+    session: Session, overtaken: Callable[[str, int], Claim | None]
+) -> None:
+    fill(session, 10)
+    assert overtaken("earliest", 11) is None
+    append(session, b"next")
+    claimed = claim(session, 3)
+    assert claimed is not None
+    assert claimed.offsets == [11]
+
+
+def test_a_first_claim_from_an_offset_that_leaves_meanwhile_is_refused(
+    session: Session, overtaken: Callable[[str, int], Claim | None]
+) -> None:
+    fill(session, 10)
+    with refused("TL410") as caught:
+        overtaken("3", 6)
+    assert "starts at 6, asked for 3" in str(caught.value)
+    assert call(session, "log_groups") == []
+
+
 def test_a_claim_whose_messages_left_with_retention_is_not_handed_out_again(
     session: Session, in_flight: Claim
 ) -> None:

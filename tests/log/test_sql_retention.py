@@ -422,11 +422,7 @@ def sharer(session: Session) -> Iterator[None]:
         except psycopg.DatabaseError as error:
             if error.sqlstate not in ("TL410", "TL423"):
                 raise
-            # a first claim that retention overtook has made no group: the next one does
-            if ask(
-                session, "select count(*) from trunkline.log_group where group_name = 'sharers'"
-            ):
-                call(session, "log_seek", topic=TOPIC, group_name="sharers", start="earliest")
+            call(session, "log_seek", topic=TOPIC, group_name="sharers", start="earliest")
         yield
 
 

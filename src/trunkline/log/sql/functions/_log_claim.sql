@@ -1,7 +1,8 @@
-/* log_claim with the clock given, for tests. */
+/* log_claim with the clock given, for tests.  begins is where a group starts that this transaction has made: retention may have
+   passed that place since, and then the group starts where the log does by now. */
 create or replace function trunkline._log_claim(
   topic text, group_name text, partition int, max_messages int, deadline interval, max_attempts int, process uuid, now_ timestamptz,
-  archived boolean default false)
+  archived boolean default false, begins text default null)
 returns table (claim bigint, first_offset bigint, last_offset bigint, attempts int, expires timestamptz, reason text)
 language plpgsql as $$
 #variable_conflict use_variable
@@ -22,6 +23,10 @@ begin
   perform trunkline._cursor_lock(cursor_id);
   seen := trunkline._cursor_latest(cursor_id);
   seen.up_to := coalesce(seen.up_to, trunkline._log_first(part) - 1);
+  if begins is not null and seen.up_to < part.first_offset - 1 then
+    seen.up_to := trunkline._log_start(topic, part, begins) - 1;
+    perform trunkline._cursor_write(cursor_id, seen.up_to);
+  end if;
   if seen.up_to > tail - max_messages then  -- what came while we waited for the lock may complete the range
     tail := trunkline._log_tail(part);
     if seen.up_to > tail then  -- a segment was sealed meanwhile, and others have claimed from the one after it

@@ -1,6 +1,7 @@
-/* The group, made on first use with a cursor per partition; a group has one mode.  Harmless when called twice. */
+/* The group, made on first use with a cursor per partition; a group has one mode.  Harmless when called twice.
+   Was it made by this call? */
 create or replace function trunkline._log_group_ensure(settings trunkline.log_topic, group_name text, mode text, start text)
-returns void language plpgsql as $$
+returns boolean language plpgsql as $$
 declare
   part trunkline.log_partition;
   present text;
@@ -23,7 +24,7 @@ begin
         perform trunkline._cursor_lock(cursor_id);
         perform trunkline._cursor_write(cursor_id, trunkline._log_start(settings.topic, part, start) - 1);
       end loop;
-      return;
+      return true;
     end if;
     select g.mode into present from trunkline.log_group g where g.topic_id = settings.topic_id and g.group_name = _log_group_ensure.group_name;
   end if;
@@ -31,4 +32,5 @@ begin
     perform trunkline._raise('TL409', format('group "%s" of "%s" is %s, not %s.', group_name, settings.topic, present, mode),
       'Use another group name.', jsonb_build_object('mode', present));
   end if;
+  return false;
 end $$;
