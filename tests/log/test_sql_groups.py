@@ -600,3 +600,22 @@ def test_a_group_behind_the_floor_is_told_where_the_log_starts(
     with refused("TL410") as caught:
         fetch(session, up_to + 1)
     assert "starts at 6, asked for 3" in str(caught.value)
+
+
+# Progress that is kept elsewhere
+
+
+def test_progress_in_a_snapshot_that_does_not_see_the_messages_is_to_be_tried_again(
+    session: Session, topic: str, connect: Connect
+) -> None:
+    noted = {"topic": TOPIC, "group_name": "spark", "partitions": [0], "up_to": [12]}
+    old = connect(autocommit=False)
+    old.execute("set transaction isolation level repeatable read")
+    old.execute("select 1")
+    fill(session, 2)
+    with refused("40001"):
+        call(old, "log_progress", **noted)
+    old.rollback()
+    call(old, "log_progress", **noted)
+    old.commit()
+    assert position(session, "spark") == 12

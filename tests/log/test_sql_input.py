@@ -100,6 +100,7 @@ APPEND = {"topic": TOPIC, "partition": 0, "payloads": [b"x"]}
 FETCH = {"topic": TOPIC, "partition": 0, "from_offset": 5}
 CLAIM = {"topic": TOPIC, "group_name": "readers", "partition": 0}
 COMMIT = {"topic": TOPIC, "group_name": "billing", "partition": 0, "epoch": 1, "up_to": 5}
+PROGRESS = {"topic": TOPIC, "group_name": "new", "partitions": [0], "up_to": [5]}
 
 CASES = [
     # topics
@@ -206,6 +207,12 @@ CASES = [
     given("log_commit", "TL423", **COMMIT | {"group_name": "missing"}),
     given("log_commit", "TL422", **COMMIT | {"up_to": 11}),
     given("log_commit", "TL422", **COMMIT | {"up_to": LARGEST}),
+    given("log_progress", "TL404", **PROGRESS | {"topic": "missing"}),
+    given("log_progress", "TL404", **PROGRESS | {"partitions": [7]}),
+    given("log_progress", "TL422", **PROGRESS | {"up_to": [5, 6]}),
+    given("log_progress", "TL422", **PROGRESS | {"up_to": [11]}),
+    given("log_progress", "TL422", **PROGRESS | {"up_to": [LARGEST]}),
+    given("log_progress", "TL422", **PROGRESS | {"up_to": [None]}),
     given("log_seek", "TL404", topic="missing", group_name="billing", start="earliest"),
     given("log_seek", "TL404", topic=TOPIC, group_name="missing", start="earliest"),
     given("log_seek", "TL404", topic=TOPIC, group_name="billing", start="earliest", partition=3),
@@ -517,7 +524,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "log_offset_at": {"topic": TOPIC, "partition": 0, "at_time": "2030-01-01"},
     "log_partition_of": {"key": b"k", "partitions": 3},
     "log_position_check": {"topic": TOPIC, "partition": 0, "next_offset": 6, "incarnation": 1},
-    "log_progress": {"topic": TOPIC, "group_name": "new", "partitions": [0], "up_to": [5]},
+    "log_progress": PROGRESS,
     "log_read": {
         "topic": TOPIC,
         "partition": 0,

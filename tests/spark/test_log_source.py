@@ -151,12 +151,16 @@ def test_a_topic_that_was_made_anew_is_not_skipped_up_to_the_checkpoint(
     with pytest.raises(PositionTrimmed, match="made anew"):
         strict.latestOffset(start, ReadAllAvailable())
     strict.stop()
-    source = LogSource({**given, "failOnDataLoss": "false"})
+    source = LogSource({**given, "failOnDataLoss": "false", "groupId": "spark"})
     lenient = source.streamReader(source.schema())
     end = lenient.latestOffset(start, ReadAllAvailable())
     parts = lenient.partitions(start, end)
+    lenient.commit(start)  # as Spark does for the batch before, once the next is planned
+    assert [place.up_to for place in tl.log.groups("orders", "spark")] == [0, 0]
+    lenient.commit(end)
     lenient.stop()
     assert [(part.read.first, part.read.last) for part in parts] == [(1, 3)]  # type: ignore[attr-defined]
+    assert [place.up_to for place in tl.log.groups("orders", "spark")] == [3, 0]
 
 
 def test_a_checkpoint_of_another_history_is_refused_with_the_cut(

@@ -294,15 +294,12 @@ class LogStreamReader(
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         with connection.plain_errors():
-            begin = Positions.from_json(start)
+            begin, ends = self._look(Positions.from_json(start))
             self._note_progress(begin)
-            ends = self._ends()
             if not _news(begin.next, ends) and self._final is None:
                 self._wait()
-                ends = self._ends()
-            begin = self._within(self._this_life(begin, ends), ends)
+                begin, ends = self._look(begin)
             tips = _tips(ends)
-            self._newest = _positions(ends, tips)
             if self._final is not None:
                 tips = {place: min(tip, self._final.get(place, 1)) for place, tip in tips.items()}
             tips = {place: max(tip, begin.next.get(place, 1)) for place, tip in tips.items()}
@@ -342,6 +339,13 @@ class LogStreamReader(
             )
         self._arrivals.wait(_PATIENCE)
 
+    def _look(self, noted: Positions) -> tuple[Positions, dict[Place, Ends]]:
+        """Where a stream goes on in what is there now."""
+        ends = self._ends()
+        begin = self._within(self._this_life(noted, ends), ends)
+        self._newest = _positions(ends, _tips(ends))
+        return begin, ends
+
     def _this_life(self, noted: Positions, ends: Mapping[Place, Ends]) -> Positions:
         """Positions of another life of the server: right in this history, or refused."""
         present = next(iter(ends.values())).incarnation
@@ -377,11 +381,15 @@ class LogStreamReader(
 
     def _note_progress(self, done: Positions) -> None:
         """Show the lag under the group; Spark's own commit comes late, and never for the last."""
-        group = self._options.group_id
-        if group is None or done.next == self._reported:
+        group, newest = self._options.group_id, self._newest
+        if group is None or newest is None or done.next == self._reported:
             return
         for topic in self._options.subscribe:
-            places = {place: offset for place, offset in done.next.items() if place[0] == topic}
+            places = {
+                place: offset
+                for place, offset in done.next.items()
+                if place[0] == topic and offset <= newest.next.get(place, 0)
+            }
             connection.db(self.dsn).run(
                 calls.progress(
                     topic,

@@ -1,26 +1,35 @@
 /* Note how far a reader is that keeps its offsets elsewhere (Spark in its checkpoint), as an assigned group: it shows in
    log_groups() and log_lag().  Goes forward only; what is noted already writes nothing.
-   Errors: TL404, TL409 a living member owns a partition of the group, or the group is shared; TL422. */
+   Errors: TL404, TL409 a living member owns a partition of the group, or the group is shared; TL422 beyond the last offset. */
 create or replace function trunkline.log_progress(topic text, group_name text, partitions int[], up_to bigint[])
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   settings trunkline.log_topic := trunkline._log_topic_row(topic);
+  part trunkline.log_partition;
   place record;
   name text;
   cursor_id bigint;
+  tail bigint;
 begin
   if cardinality(partitions) is distinct from cardinality(up_to) then
     perform trunkline._raise('TL422', format('%s partitions came with %s offsets.', cardinality(partitions), cardinality(up_to)));
   end if;
   perform trunkline._log_group_ensure(settings, group_name, 'assigned', 'earliest');
   for place in select u.partition, u.up_to from unnest(partitions, up_to) u (partition, up_to) order by 1 loop
-    perform trunkline._log_partition_row(topic, place.partition);
+    part := trunkline._log_partition_row(topic, place.partition);
     name := trunkline._log_resource(settings.topic_id, group_name, place.partition);
     if exists (select from trunkline.owner o where o.resource = name and trunkline._lease_living(o.process)) then
       perform trunkline._raise('TL409', format('partition %s of group "%s" has a living member.', place.partition, group_name), 'Give the reader another group.');
     end if;
     cursor_id := trunkline._cursor_ensure(name);
-    if place.up_to > coalesce((trunkline._cursor_latest(cursor_id)).up_to, 0) then
+    if coalesce(place.up_to > coalesce((trunkline._cursor_latest(cursor_id)).up_to, 0), true) then
+      tail := trunkline._log_tail(part);
+      if place.up_to > tail and current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        raise exception using errcode = '40001', message = format('could not serialize progress: the snapshot of this transaction ends at offset %s', tail);
+      elsif place.up_to is null or place.up_to > tail then
+        perform trunkline._raise('TL422', format('partition %s of "%s" ends at %s, cannot note %s.', place.partition, topic, tail, coalesce(place.up_to::text, 'NULL')),
+          '', jsonb_build_object('last', tail, 'asked', place.up_to));
+      end if;
       perform trunkline._cursor_lock(cursor_id);
       if place.up_to > coalesce((trunkline._cursor_latest(cursor_id)).up_to, 0) then
         perform trunkline._cursor_write(cursor_id, place.up_to);
