@@ -163,6 +163,38 @@ def test_a_topic_that_was_made_anew_is_not_skipped_up_to_the_checkpoint(
     assert [place.up_to for place in tl.log.groups("orders", "spark")] == [3, 0]
 
 
+def test_a_topic_that_was_made_anew_and_filled_is_not_read_from_the_place_of_the_old_one(
+    dsn: str, tl: SyncPlatform
+) -> None:
+    tl.log.create("orders", partitions=1)
+    tl.log.append("orders", [b"old"] * 3)
+    given = {"dsn": dsn, "subscribe": "orders", "startingOffsets": "earliest", "groupId": "spark"}
+    source = LogSource(given)
+    strict = source.streamReader(source.schema())
+    begin = strict.initialOffset()
+    old = strict.latestOffset(begin, ReadAllAvailable())
+    tl.log.delete("orders")
+    tl.log.create("orders", partitions=1)
+    tl.log.append("orders", [b"new"] * 5)
+    for planning in (
+        lambda: strict.latestOffset(old, ReadAllAvailable()),
+        lambda: strict.partitions(begin, old),
+        lambda: strict.partitions(old, old),
+    ):
+        with pytest.raises(PositionTrimmed, match=r'"orders" was deleted.*failOnDataLoss=false'):
+            planning()
+    strict.stop()
+    source = LogSource({**given, "failOnDataLoss": "false"})
+    lenient = source.streamReader(source.schema())
+    assert lenient.partitions(begin, old) == []  # planned before, and to be run again
+    end = lenient.latestOffset(old, ReadAllAvailable())
+    lenient.commit(old)
+    assert [place.up_to for place in tl.log.groups("orders", "spark")] == [0]
+    parts = lenient.partitions(old, end)
+    lenient.stop()
+    assert [(part.read.first, part.read.last) for part in parts] == [(1, 5)]  # type: ignore[attr-defined]
+
+
 def test_a_checkpoint_of_another_history_is_refused_with_the_cut(
     spark: SparkSession, dsn: str, tl: SyncPlatform, tmp_path: Path
 ) -> None:

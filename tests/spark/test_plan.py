@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -53,6 +56,13 @@ def test_a_limit_is_kept_and_nobody_starves(backlog: dict[int, tuple[int, int]],
 def test_positions_survive_a_checkpoint() -> None:
     noted = Positions(7, {("orders", 0): 5, ("orders", 11): 1, ("views", 0): 99})
     assert Positions.from_json(noted.to_json()) == noted
+    named = replace(noted, topic_ids={"orders": 3, "views": 12})
+    assert Positions.from_json(json.loads(json.dumps(named.to_json()))) == named
+
+
+def test_a_checkpoint_from_before_topics_had_their_ids_in_it_is_read() -> None:
+    written = {"version": 1, "incarnation": 7, "next": {"orders": {"0": 5}}}
+    assert Positions.from_json(written) == Positions(7, {("orders", 0): 5})
 
 
 def test_a_checkpoint_of_another_source_is_refused() -> None:

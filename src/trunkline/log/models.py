@@ -136,6 +136,7 @@ class Ends:
     first_offset: int
     last_offset: int
     incarnation: int
+    topic_id: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,10 @@ logger = telemetry.get_logger(__name__)
 
 Place = tuple[str, int]
 
+_MADE_ANEW = (
+    "Start with a new checkpoint, or with option failOnDataLoss=false, which reads it from its"
+    " beginning."
+)
 _PATIENCE = 0.5  # seconds that a stream with nothing to read waits for a wake-up
 
 
@@ -315,8 +319,8 @@ class LogStreamReader(
         with connection.plain_errors():
             begin, stop = Positions.from_json(start), Positions.from_json(end)
             ends = self._ends()
-            self._this_life(stop, ends)
-            begin = self._within(begin, ends)
+            begin = self._within(self._these_topics(begin, ends), ends)
+            stop = self._this_life(self._planned(stop, ends), ends)
             ranges = [
                 self._there(Range(*place, begin.next.get(place, 1), until - 1), ends.get(place))
                 for place, until in stop.next.items()
@@ -342,9 +346,38 @@ class LogStreamReader(
     def _look(self, noted: Positions) -> tuple[Positions, dict[Place, Ends]]:
         """Where a stream goes on in what is there now."""
         ends = self._ends()
-        begin = self._within(self._this_life(noted, ends), ends)
+        begin = self._this_life(self._these_topics(noted, ends), ends)
+        begin = self._within(begin, ends)
         self._newest = _positions(ends, _tips(ends))
         return begin, ends
+
+    def _these_topics(self, noted: Positions, ends: Mapping[Place, Ends]) -> Positions:
+        """Positions in a topic that was made anew are refused, or it is read from its beginning."""
+        again = {
+            place: ends[place].first_offset for place in self._of_others(noted, ends) & ends.keys()
+        }
+        return Positions(noted.incarnation, {**noted.next, **again}, _topic_ids(ends))
+
+    def _planned(self, stop: Positions, ends: Mapping[Place, Ends]) -> Positions:
+        """Where a batch ends; of a topic that was made anew since then nothing is read."""
+        gone = self._of_others(stop, ends)
+        kept = {place: offset for place, offset in stop.next.items() if place not in gone}
+        return Positions(stop.incarnation, kept, stop.topic_ids)
+
+    def _of_others(self, noted: Positions, ends: Mapping[Place, Ends]) -> set[Place]:
+        """The places in topics that bear the name of one that was deleted."""
+        present = _topic_ids(ends)
+        others = {
+            topic for topic, known in noted.topic_ids.items() if present.get(topic, known) != known
+        }
+        for topic in sorted(others):
+            if self._options.fail_on_data_loss:
+                raise PositionTrimmed(
+                    f'topic "{topic}" was deleted and made anew since the checkpoint was written.',
+                    hint=_MADE_ANEW,
+                )
+            logger.warning("topic was made anew", topic=topic)
+        return {place for place in noted.next if place[0] in others}
 
     def _this_life(self, noted: Positions, ends: Mapping[Place, Ends]) -> Positions:
         """Positions of another life of the server: right in this history, or refused."""
@@ -372,12 +405,11 @@ class LogStreamReader(
                 raise PositionTrimmed(
                     f'the next offset of partition {partition} of "{topic}" is'
                     f" {end.last_offset + 1}, the checkpoint goes on at {offset}.",
-                    hint="The topic was deleted and made anew. Start with a new checkpoint, or with"
-                    " option failOnDataLoss=false, which reads it from its beginning.",
+                    hint=f"The topic was deleted and made anew. {_MADE_ANEW}",
                 )
             logger.warning("topic was made anew", topic=topic, partition=partition, asked=offset)
         again = {place: ends[place].first_offset for place in ahead}
-        return Positions(noted.incarnation, {**noted.next, **again})
+        return Positions(noted.incarnation, {**noted.next, **again}, noted.topic_ids)
 
     def _note_progress(self, done: Positions) -> None:
         """Show the lag under the group; Spark's own commit comes late, and never for the last."""
@@ -385,6 +417,9 @@ class LogStreamReader(
         if group is None or newest is None or done.next == self._reported:
             return
         for topic in self._options.subscribe:
+            present = newest.topic_ids[topic]
+            if done.topic_ids.get(topic, present) != present:
+                continue
             places = {
                 place: offset
                 for place, offset in done.next.items()
@@ -415,7 +450,11 @@ def check_schema(schema: StructType) -> list[str]:
 
 
 def _positions(ends: Mapping[Place, Ends], offsets: Mapping[Place, int]) -> Positions:
-    return Positions(next(iter(ends.values())).incarnation, offsets)
+    return Positions(next(iter(ends.values())).incarnation, offsets, _topic_ids(ends))
+
+
+def _topic_ids(ends: Mapping[Place, Ends]) -> dict[str, int]:
+    return {topic: end.topic_id for (topic, _), end in ends.items()}
 
 
 def _tips(ends: Mapping[Place, Ends]) -> dict[Place, int]:

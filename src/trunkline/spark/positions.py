@@ -7,7 +7,7 @@ first message of partition 0.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core.errors import Invalid
@@ -22,17 +22,26 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """The next offset of every partition, and the life of the server that they belong to."""
+    """The next offset of every partition, and the life of the server that they belong to.
+
+    The ids of topics tell one from another that bore its name before; older checkpoints lack them.
+    """
 
     incarnation: int
     next: Mapping[tuple[str, int], int]
+    topic_ids: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As it is written into a checkpoint."""
         topics: dict[str, dict[str, int]] = {}
         for (topic, partition), offset in sorted(self.next.items()):
             topics.setdefault(topic, {})[str(partition)] = offset
-        return {"version": _VERSION, "incarnation": self.incarnation, "next": topics}
+        return {
+            "version": _VERSION,
+            "incarnation": self.incarnation,
+            "next": topics,
+            "topic_ids": dict(sorted(self.topic_ids.items())),
+        }
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Positions:
@@ -50,6 +59,7 @@ class Positions:
                 for topic, partitions in written["next"].items()
                 for partition, offset in partitions.items()
             },
+            written.get("topic_ids", {}),
         )
 
 
