@@ -13,6 +13,7 @@ from tests.log.steps import (
     TOPIC,
     append,
     claim,
+    commit,
     configure,
     create,
     fetch,
@@ -21,6 +22,7 @@ from tests.log.steps import (
     maintain,
     process,
     read,
+    restore,
     seal,
     segments,
 )
@@ -178,6 +180,35 @@ def test_a_reader_of_another_history_is_refused_where_the_archive_meets_the_data
     assert (facts["incarnation"], facts["cut"]) == (3, 4)
     session.execute("delete from trunkline.log_archive")
     assert fetch(session, 9, incarnation=2)  # nobody knows what was before
+
+
+def test_a_commit_of_another_history_is_refused_among_archived_offsets_too(
+    session: Session,
+) -> None:
+    """The server failed over to a standby that had six messages, and all is archived by now."""
+    create(session, archive=True)
+    for number in range(1, 5):
+        fill(session, 4)
+        seal(session)
+        add(session, number * 4 - 3, number * 4)
+    drop_archived(session)
+    restore(session)
+    life = ask(session, "select min(incarnation) from trunkline.log_archive")
+    newer = ask(
+        session,
+        "update trunkline.log_archive set incarnation = incarnation + 7"
+        " where first_offset in (5, 9, 13) returning incarnation",
+    )
+    (share,) = join(session, process(session))
+    for up_to in (8, 10, 12, 16):
+        with refused("TL410") as caught:
+            commit(session, share, up_to, incarnation=life)
+        facts = json.loads(caught.value.diag.message_detail or "{}")
+        assert (facts["cut"], facts["incarnation"]) == (4, newer)
+    commit(session, share, 4, incarnation=life)
+    commit(session, share, 6, incarnation=life)  # which of the two wrote it only the files know
+    for up_to in (8, 10, 16):
+        commit(session, share, up_to, incarnation=newer)
 
 
 def test_earliest_is_the_archive_and_hot_is_the_database(session: Session) -> None:

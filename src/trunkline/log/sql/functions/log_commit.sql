@@ -1,7 +1,8 @@
 /* Say that everything up to an offset of a partition is done.  Inside the transaction of the effect this is
    exactly once.  An offset that is done already changes nothing; to go back use log_seek().
    incarnation is that of the last batch that was handled: TL410 with the cut when another life of the server wrote what is
-   there now, or nothing is there yet, because the server was restored or failed over to a standby that lagged behind.
+   there now, or nothing is there yet, because the server was restored or failed over to a standby that lagged behind.  Among archived
+   offsets that is known by the segment.
    The epoch is checked as the last statement and holds until commit: TL423 when another process took over.
    Other errors: TL404, TL422 beyond the last offset. */
 create or replace function trunkline.log_commit(
@@ -19,13 +20,15 @@ begin
     tail := trunkline._log_tail(part);
     if up_to > tail and current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
       raise exception using errcode = '40001', message = format('could not serialize commit: the snapshot of this transaction ends at offset %s', tail);
-    elsif up_to is null or up_to > tail or up_to >= part.first_offset and incarnation <> (select max(i.incarnation) from trunkline.incarnation i) then
+    elsif up_to is null or up_to > tail or incarnation <> (select max(i.incarnation) from trunkline.incarnation i) then
       perform trunkline._owner_check(resource, epoch);  -- who was replaced is told that, not what is wrong with its offset
-      if incarnation is not null and up_to is not null then
-        perform trunkline._log_check_position(topic, part, up_to + 1, incarnation);
-      else
+      if incarnation is null or up_to is null then
         perform trunkline._raise('TL422', format('partition %s of "%s" ends at %s, cannot commit %s.', partition, topic, tail, coalesce(up_to::text, 'NULL')),
           '', jsonb_build_object('last', tail, 'asked', up_to));
+      elsif up_to >= part.first_offset then
+        perform trunkline._log_check_position(topic, part, up_to + 1, incarnation);
+      else
+        perform trunkline._log_check_archived(topic, part, up_to, incarnation);
       end if;
     end if;
     perform trunkline._cursor_write(cursor_id, up_to);
