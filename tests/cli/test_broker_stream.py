@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from tests.broker.steps import publish
 from tests.broker.test_stream import start as beginning
+from tests.cli.conftest import Cli, Start, answer_of
 from tests.fixtures.asking import connections
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Cli, Start
+    from collections.abc import Callable
+
+    from tests.fixtures.proxy import Proxy
 
 
 def test_events_are_followed_and_gone_on_with_by_token(dsn: str, cli: Cli) -> None:
@@ -42,6 +45,24 @@ def test_a_stream_ends_in_good_order_when_it_is_told(dsn: str, start: Start) -> 
     process.send_signal(signal.SIGINT)
 
     assert process.wait(10) == 0
+
+
+def test_a_stream_stops_soon_though_the_server_is_away(
+    dsn: str, start: Start, proxy: Callable[[str], Proxy]
+) -> None:
+    wire = proxy(dsn)
+    with connections(dsn) as connect:
+        session = connect()
+        publish(session, "order", 1)
+        token = beginning(session)
+    process = start("broker", "stream", "--after", token, TRUNKLINE_DSN=wire.dsn)
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["payload"] == 1
+    wire.refuse()
+    process.send_signal(signal.SIGTERM)
+    answer = answer_of(process, within=12)  # a call tries for thirty seconds to reach it
+    assert (answer.code, answer.out) == (0, "")
+    assert "Traceback" not in answer.err
 
 
 def test_rubbish_is_refused_in_a_sentence(cli: Cli) -> None:

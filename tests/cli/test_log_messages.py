@@ -19,13 +19,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import psycopg
+    from tests.fixtures.proxy import Proxy
 
     Append = Callable[..., Any]
+
+SOON = 12  # seconds; a call tries for thirty to reach a server that is away
 
 
 @pytest.fixture
 def dsn(swept_dsn: str) -> str:
     return swept_dsn
+
+
+@pytest.fixture
+def wire(dsn: str, proxy: Callable[[str], Proxy]) -> Proxy:
+    return proxy(dsn)
 
 
 @pytest.fixture
@@ -214,6 +222,25 @@ def test_ctrl_c_leaves_the_group_in_good_order(
     assert (answer.code, answer.out, answer.err) == (0, "", "")
     assert {row["process"] for row in cli("log", "groups", "orders").rows} == {None}
     assert sql.execute("select * from trunkline.lease_list()").fetchall() == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"), [("assigned", signal.SIGINT), ("shared", signal.SIGTERM)]
+)
+def test_whoever_follows_stops_soon_though_the_server_is_away(
+    cli: Cli, append: Append, start: Start, wire: Proxy, mode: str, told: signal.Signals
+) -> None:
+    append("orders", "one\n", "-p", "0")
+    words = ("log", "consume", "orders", "-g", "g", "--mode", mode, "--follow", "--raw")
+    process = start(*words, "--dsn", wire.dsn)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "one\n"
+    wait_until(lambda: cli("log", "lag", "orders").rows[0]["lag"] == 0)
+    wire.refuse()
+    process.send_signal(told)
+    answer = answer_of(process, within=SOON)
+    assert (answer.code, answer.out) == (0, "")
+    assert "Traceback" not in answer.err
 
 
 def test_a_group_that_is_moved_goes_on_from_there(cli: Cli, append: Append, start: Start) -> None:

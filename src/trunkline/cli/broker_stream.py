@@ -1,13 +1,15 @@
 """``trunkline broker stream`` and ``schedule``."""
 
-import signal
+import asyncio
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from trunkline.cli.invocation import Invocation, command, run_async
 from trunkline.cli.output import Format, as_row, open_stream
+from trunkline.cli.stopping import until_told
 
 if TYPE_CHECKING:
     from trunkline.broker.stream import EventStream
@@ -54,7 +56,7 @@ def stream(
     given = inputs.json_value(params, name="--params")
     if not isinstance(given, dict):
         raise Invalid(f"--params is a JSON object, got {params[:80]}.")
-    run_async(_stream(invocation, pattern, condition, given, after, limit))
+    run_async(until_told(partial(_stream, invocation, pattern, condition, given, after, limit)))
 
 
 async def _stream(
@@ -64,12 +66,8 @@ async def _stream(
     params: dict[str, Any],
     after: str | None,
     limit: int | None,
+    stop: asyncio.Event,
 ) -> None:
-    import asyncio
-
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     form = invocation.format
     if invocation.form is None and form is Format.JSON:
         form = Format.NL  # an array without end is no JSON

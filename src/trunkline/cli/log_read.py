@@ -1,9 +1,9 @@
 """``trunkline log read`` and ``consume``: messages come out."""
 
 import asyncio
-import signal
 import sys
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -12,6 +12,7 @@ import typer
 from trunkline.cli.invocation import Invocation, command, flag, run_async
 from trunkline.cli.log import Group, Partition, Topic
 from trunkline.cli.output import Format, Writer, open_stream, say
+from trunkline.cli.stopping import until_told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -141,7 +142,7 @@ def consume(
         topic, group, mode, delivery, inputs.start(start), None if follow else wait, limit
     )
     with Printer(invocation, columns, raw=raw, endless=follow) as printer:
-        run_async(_consume(invocation, consuming, printer))
+        run_async(until_told(partial(_consume, invocation, consuming, printer)))
     if not follow:
         _say_nothing_came(invocation, printer, raw=raw)
 
@@ -176,17 +177,9 @@ class Consuming:
         return min(_MOST, self.limit - printed)
 
 
-async def _consume(invocation: Invocation, consuming: Consuming, printer: "Printer") -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def told() -> None:
-        stop.set()
-        for number in (signal.SIGINT, signal.SIGTERM):  # the second time it is meant
-            loop.remove_signal_handler(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told)
+async def _consume(
+    invocation: Invocation, consuming: Consuming, printer: "Printer", stop: asyncio.Event
+) -> None:
     async with invocation.platform() as platform:
         more = True
         while more and not stop.is_set():
@@ -231,6 +224,10 @@ async def _consume_batch(
     except LeaseLost as error:
         where = f"{batch.topic}/{batch.partition}"
         say(f"{where} from {batch.first_offset} on may come again: {error.message}")
+    except asyncio.CancelledError:
+        where = f"{batch.topic}/{batch.partition}"
+        say(f"{where} from {batch.first_offset} on may come again: the server does not answer.")
+        raise
     return printer.count != consuming.limit
 
 
@@ -240,12 +237,13 @@ async def _poll(consumer: "Consumer", consuming: Consuming, stop: asyncio.Event)
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({polling, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if polling.done():
+            return polling.result()
+        await consumer.close()
+        batch = await polling
     finally:
         stopping.cancel()
-    if polling.done():
-        return polling.result()
-    await consumer.close()
-    batch = await polling
+        polling.cancel()
     if batch is not None and consuming.delivery == "at-least-once":
         await batch.release(reason="its consumer was told to stop")
         return None
