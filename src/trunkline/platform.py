@@ -185,7 +185,9 @@ def _open(dsn: str | None, settings: Settings, *, install: bool | None) -> Targe
         if install or (install is None and target.server is not None):
             migrate.install(target.dsn)
         else:
-            migrate.check(target.dsn)
+            migrate.check(
+                target.dsn, hint="Run: trunkline db install, or connect with install=True."
+            )
     except BaseException:
         target.close()
         raise

@@ -10,6 +10,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 import typer
@@ -225,9 +226,32 @@ def test_a_missing_schema_is_told_with_the_way_to_it(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, bare_dsn: str
 ) -> None:
     monkeypatch.setenv("TRUNKLINE_DSN", bare_dsn)
-    answer = cli("log", "list")
-    assert answer.code == 1
-    assert "trunkline db install" in answer.err
+    for words in (["log", "list"], ["log", "read", "orders"]):
+        answer = cli(*words)
+        assert answer.code == 1
+        assert "trunkline db install" in answer.err
+        assert "install=True" not in answer.err
+
+
+@pytest.fixture
+def stranger(sql: psycopg.Connection[Any]) -> Iterator[str]:
+    """A role without any right."""
+    name = f"stranger_{uuid4().hex}"
+    sql.execute(f"create role {name} login")
+    yield name
+    sql.execute(f"drop role {name}")
+
+
+def test_who_lacks_a_right_is_told_by_name(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, dsn: str, stranger: str
+) -> None:
+    monkeypatch.setenv("TRUNKLINE_DSN", make_conninfo(dsn, user=stranger))
+    for words in (["log", "list"], ["log", "read", "orders"]):
+        answer = cli(*words)
+        assert answer.code == 1
+        assert f'Grant trunkline_reader, _writer or _admin to "{stranger}".' in answer.err
+    answer = cli("db", "install")
+    assert f'You are connected as "{stranger}". The owner of the schema may' in answer.err
 
 
 def test_debug_shows_where_an_error_comes_from(cli: Cli) -> None:

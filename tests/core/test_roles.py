@@ -167,6 +167,7 @@ def test_a_missing_right_is_forbidden_in_python(dsn: str, reader: Session) -> No
     with pytest.raises(Forbidden, match="Grant trunkline_") as caught:
         db.run(call, on=reader)
     assert caught.value.code == "TL403"
+    assert caught.value.hint.endswith(f' to "{ask(reader, "select session_user")}".')
     assert db.run(Call("config_get", {"name": "lease.ttl"}, scalar), on=reader) == "30 seconds"
     db.close()
 

@@ -64,7 +64,7 @@ class Session:
         """Run one call in a transaction of its own."""
         from trunkline.core.db import execute, translated
 
-        with translated():
+        with translated(self.connection):
             return execute(self.connection, call)
 
 
@@ -145,8 +145,7 @@ class Invocation:
         with self.target() as target:
             if install or target.server is not None:
                 migrate.install(target.dsn)
-            with connected(target.dsn):
-                pass
+            migrate.check(target.dsn)
             async with connect(target.dsn, name=name) as platform:
                 yield platform
 

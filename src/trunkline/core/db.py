@@ -114,14 +114,14 @@ class AsyncDb:
         ``then`` follows on the same connection; if that breaks in between, both are repeated.
         """
         if on is not None:
-            with translated():
+            with translated(on):
                 return await execute_async(on, call)
         waits = Backoff(first=0.05, longest=2.0)
         give_up = time.monotonic() + self._patience
         while True:
             try:
                 async with self.connection() as connection:
-                    with translated():
+                    with translated(connection):
                         answer = await execute_async(connection, call)
                         if then is not None:
                             await execute_async(connection, then)
@@ -139,7 +139,7 @@ class AsyncDb:
     async def run_after(self, first: Call[Any], call: Call[T]) -> T:
         """Run two calls in one transaction and one message; the answer of the second."""
         async with self.connection() as connection:
-            with translated():
+            with translated(connection):
                 cursor = psycopg.AsyncClientCursor(connection, row_factory=dict_row)
                 await cursor.execute(
                     first.statement() + b"; " + call.statement(), first.values() + call.values()
@@ -262,13 +262,13 @@ class Db:
     def run(self, call: Call[T], *, on: psycopg.Connection[Any] | None = None) -> T:
         """Run one call, in a transaction of its own or in the caller's (``on``)."""
         if on is not None:
-            with translated():
+            with translated(on):
                 return execute(on, call)
         waits = Backoff(first=0.05, longest=2.0)
         give_up = time.monotonic() + self._patience
         while True:
             try:
-                with self.connection() as connection, translated():
+                with self.connection() as connection, translated(connection):
                     return execute(connection, call)
             except Unavailable:
                 closed = self._opened and self._pool.closed
@@ -370,7 +370,7 @@ def hung_up(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) 
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(connection: psycopg.BaseConnection[Any] | None = None) -> Iterator[None]:
     """Raise the error tree of `core.errors` instead of the driver's."""
     try:
         yield
@@ -385,4 +385,11 @@ def translated() -> Iterator[None]:
             " intervalstyle = 'postgres'.",
         ) from error
     except psycopg.Error as error:
-        raise from_database(error) from error
+        raise from_database(error, role=_role(connection)) from error
+
+
+def _role(connection: psycopg.BaseConnection[Any] | None) -> str | None:
+    """Whom a connection belongs to, if it is still there to say so."""
+    if connection is None or connection.closed:
+        return None
+    return connection.info.parameter_status("session_authorization")

@@ -171,8 +171,11 @@ def is_clash(error: TrunklineError) -> bool:
     return isinstance(error, DatabaseError) and error.sqlstate in _CLASHES
 
 
-def from_database(error: psycopg.Error) -> TrunklineError:
-    """Translate a driver error by its SQLSTATE; the caller raises it ``from`` the original."""
+def from_database(error: psycopg.Error, *, role: str | None = None) -> TrunklineError:
+    """Translate a driver error by its SQLSTATE; the caller raises it ``from`` the original.
+
+    ``role`` is whom the connection belongs to, if that is known.
+    """
     state, diag = error.sqlstate, error.diag
     message = diag.message_primary or str(error).strip() or type(error).__name__
     hint = diag.message_hint or ""
@@ -181,7 +184,12 @@ def from_database(error: psycopg.Error) -> TrunklineError:
     if is_disconnect(error):
         return Unavailable(message, hint=hint or "Is the server running and the DSN right?")
     if state == "42501":
-        return Forbidden(message, hint=hint or "Grant trunkline_reader, _writer or _admin.")
+        to = f' to "{role}"' if role else ""
+        return Forbidden(
+            message,
+            hint=hint or f"Grant trunkline_reader, _writer or _admin{to}.",
+            details={"role": role} if role else {},
+        )
     if state in _MISSING_SCHEMA and "trunkline" in message:
         types = "Check the types of the arguments. " if state == "42883" else ""
         return SchemaMismatch(

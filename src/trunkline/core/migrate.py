@@ -93,15 +93,12 @@ def plan(dsn: str) -> Plan:
         return _plan(connection)
 
 
-def check(dsn: str) -> None:
+def check(dsn: str, *, hint: str = "Run: trunkline db install") -> None:
     """That the server answers and has the schema, said at once and clearly when it is not so."""
-    with _session(dsn) as connection:
+    with _connected(dsn) as connection:
         row = connection.execute("select to_regclass('trunkline.migration') is not null").fetchone()
         if not (row and row[0]):
-            raise SchemaMismatch(
-                "the database has no schema trunkline.",
-                hint="Run: trunkline db install, or connect with install=True.",
-            )
+            raise SchemaMismatch("the database has no schema trunkline.", hint=hint)
 
 
 def install(dsn: str) -> Plan:
@@ -284,7 +281,13 @@ def _version_key(version: str) -> tuple[int, ...]:
 
 @contextmanager
 def _session(dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    with _for_owners(), translated():
+    with _for_owners(), _connected(dsn) as connection:
+        yield connection
+
+
+@contextmanager
+def _connected(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    with translated():
         arguments = connect_arguments(prepare=False, connect_timeout=10)
         with psycopg.connect(dsn, **arguments) as connection:
             if connection.info.server_version < OLDEST_SERVER:
@@ -295,7 +298,8 @@ def _session(dsn: str) -> Iterator[psycopg.Connection[Any]]:
             connection.add_notice_handler(_say)
             # who waited for another install has to see what that one did
             connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-            yield connection
+            with translated(connection):
+                yield connection
 
 
 @contextmanager
@@ -304,7 +308,9 @@ def _for_owners() -> Iterator[None]:
     try:
         yield
     except Forbidden as error:
-        error.hint = "The owner of the schema may; at first, who may create one in the database."
+        who = "The owner of the schema may; at first, who may create one in the database."
+        role = error.details.get("role")
+        error.hint = f'You are connected as "{role}". {who}' if role else who
         raise
 
 
