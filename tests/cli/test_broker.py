@@ -102,7 +102,7 @@ def test_a_line_that_is_no_text_is_not_enqueued(start: Start, dsn: str, tmp_path
         answer = start("broker", "enqueue", "orders", stdin=source, TRUNKLINE_DSN=dsn)
         _, said = answer.communicate(timeout=30)
     assert answer.returncode == 2
-    assert "1 events were published" in said
+    assert "1 event was published" in said
     assert "line 2 is not JSON" in said
     assert [payload for _, payload, *_ in stored(dsn)] == ["tea"]
 

@@ -95,5 +95,5 @@ def test_the_doctor_sees_what_waits_for_somebody(session: Session, cli: Cli) -> 
     session.execute("update trunkline.tick set at = at - interval '2 minutes'")
 
     told = [one["found"] for one in cli("doctor").rows if one["check"] == "broker"]
-    assert any("1 events wait to be matched" in one for one in told), told
-    assert any("1 subscriptions are in quarantine" in one for one in told), (bad, told)
+    assert any("1 event waits to be matched" in one for one in told), told
+    assert any("1 subscription is in quarantine" in one for one in told), (bad, told)

@@ -240,7 +240,7 @@ def test_keys_set_aside_and_touches_that_nobody_takes_are_told(
         " select tube_id, attachment, 0, '1', 8, 'no' from trunkline.tube_table"
     )
     parked = finding(cli("doctor"), "tubes")
-    assert "1 keys of search kept failing" in parked["found"]
+    assert "1 key of search kept failing and was set aside" in parked["found"]
     assert "trunkline tube parked search" in parked["remedy"]
 
 
@@ -250,7 +250,7 @@ def test_segments_that_nobody_archives_are_told(cli: Cli, sql: psycopg.Connectio
     sql.execute("select trunkline._log_roll(topic_id, 0) from trunkline.log_topic")
     assert "archive" not in states(cli("doctor"))
     sql.execute("update trunkline.log_segment set last_at = last_at - interval '3 days'")
-    assert "1 segments of orders" in finding(cli("doctor"), "archive")["found"]
+    assert "1 segment of orders waits to be archived" in finding(cli("doctor"), "archive")["found"]
 
 
 def test_lost_durability_and_missing_roles_are_warnings(

@@ -102,7 +102,7 @@ def test_a_worker_that_finds_lanes_in_other_hands_says_so(
 
     sql.execute("select trunkline.lease_end(process) from trunkline.lease")
     alone = cli("tube", "worker", "search", "--once")
-    assert alone.err == "Delivered 1 keys.\n"
+    assert alone.err == "Delivered 1 key.\n"
 
 
 def test_text_that_is_not_unicode_is_refused_in_words(start: Start, dsn: str) -> None:

@@ -220,8 +220,8 @@ def test_the_size_of_a_batch_is_counted_before_compression() -> None:
     ("values", "options", "message"),
     [
         ([], {}, "empty"),
-        ([b"a"], {"keys": [b"k", b"l"]}, "1 values came with 2 keys"),
-        ([b"a"], {"headers": []}, "1 values came with 0 headers"),
+        ([b"a"], {"keys": [b"k", b"l"]}, "1 value came with 2 keys"),
+        ([b"a"], {"headers": []}, "1 value came with 0 headers"),
         (["text"], {}, "a value is of type str"),
         ([None, 5], {}, "a value is of type int"),
         (b"abc", {}, "a value is of type int"),

@@ -9,6 +9,7 @@ import typer
 from trunkline.cli.invocation import Invocation, command, run_async
 from trunkline.cli.lines import lines, opened
 from trunkline.cli.output import say
+from trunkline.core.words import counted
 
 app = typer.Typer(
     help="Events that belong to your transaction, delivered by condition.", no_args_is_help=True
@@ -92,7 +93,8 @@ def tick(invocation: Invocation) -> None:
     with invocation.session() as session:
         released = session.run(calls.release())
         numbered = session.run(calls.tick())
-    say(f"{released} events were due, {numbered} got a position.")
+    due = counted(released, "event was", "events were")
+    say(f"{due} due, {numbered} got a position.")
 
 
 async def _enqueue(invocation: Invocation, shape: dict[str, Any], batch: int) -> None:
@@ -121,7 +123,7 @@ async def _enqueue(invocation: Invocation, shape: dict[str, Any], batch: int) ->
                             (await enqueuer.enqueue(event)).add_done_callback(count)
                     await asyncio.sleep(0)
     finally:
-        say(f"{published} events were published.")
+        say(f"{counted(published, 'event was', 'events were')} published.")
 
 
 def _shape(

@@ -7,6 +7,7 @@ import typer
 from trunkline.cli.asking import Yes, ask
 from trunkline.cli.invocation import Invocation, command, flag, run_async
 from trunkline.cli.output import say
+from trunkline.core.words import counted
 
 if TYPE_CHECKING:
     from trunkline.app import App
@@ -107,7 +108,9 @@ def discard_dead(
     """Give dead letters up: some, or all of a handler; what waited behind them goes on."""
     from trunkline.broker import handler_calls
 
-    which = f"{len(numbers)} dead letters" if numbers else f"all dead letters of {handler or group}"
+    which = f"all dead letters of {handler or group}"
+    if numbers:
+        which = counted(len(numbers), "dead letter")
     if numbers or handler or group:  # else the call says what is missing
         ask(f"Give {which} up?", yes=yes)
     total = _each(invocation, handler_calls.dead_discard, numbers, group, handler)
@@ -115,7 +118,7 @@ def discard_dead(
 
 
 def _letters(n: int) -> str:
-    return "1 dead letter is" if n == 1 else f"{n} dead letters are"
+    return counted(n, "dead letter is", "dead letters are")
 
 
 def _each(

@@ -8,6 +8,7 @@ import typer
 from trunkline.cli.asking import Yes, ask
 from trunkline.cli.invocation import Invocation, command, connected, flag
 from trunkline.cli.output import Format, say
+from trunkline.core.words import counted
 
 if TYPE_CHECKING:
     from trunkline.core.migrate import Plan
@@ -151,7 +152,7 @@ def _print_applied(invocation: Invocation, planned: "Plan", *, done: bool = True
         return
     if not done and invocation.format is Format.TABLE:
         invocation.print(rows)
-    say(f"{len(files)} files {'applied' if done else 'would be applied'}.")
+    say(f"{counted(len(files), 'file')} {'applied' if done else 'would be applied'}.")
 
 
 def _differences(planned: "Plan") -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ import typer
 
 from trunkline.cli.invocation import Invocation, command, flag, run_async
 from trunkline.cli.output import console, new_table, say
+from trunkline.core.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -142,7 +143,8 @@ class View:
     def _line(self, figures: "Figures") -> str:
         lags = ", ".join(f"{group} {lag} behind" for group, lag in sorted(figures.lag.items()))
         rate = self._rates(figures)["written"]
-        views = f"{figures.written:,} written ({rate:,.0f}/s), {lags}, {figures.dead} dead letters"
+        dead = counted(figures.dead, "dead letter")
+        views = f"{figures.written:,} written ({rate:,.0f}/s), {lags}, {dead}"
         events = f"{figures.invoiced:,} invoiced, {figures.forwarded:,} forwarded"
         return f"{views}; {figures.orders:,} changes of orders, {events}, {figures.synced:,} synced"
 

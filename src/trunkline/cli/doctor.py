@@ -8,6 +8,7 @@ import typer
 
 from trunkline.cli.invocation import Invocation, command
 from trunkline.cli.output import Format, console, new_table
+from trunkline.core.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,11 +96,13 @@ def check_groups(connection: "psycopg.Connection[Any]", *, far_behind: int) -> "
     for group in groups:
         if group.lag > far_behind and (group.topic, group.group_name) not in troubled:
             troubled.add((group.topic, group.group_name))
-            owners = f"{group.owned} of {group.partitions} partitions have an owner"
+            partitions = counted(group.partitions, "partition has", "partitions have")
+            owners = f"{group.owned} of {partitions} an owner"
             yield Finding(
                 "groups",
                 State.WARN,
-                f"{group.group_name} is {group.lag} messages behind on {group.topic}; {owners}",
+                f"{group.group_name} is {counted(group.lag, 'message')} behind on"
+                f" {group.topic}; {owners}",
                 "Start more consumers, or move it:"
                 f" trunkline log seek {group.topic} --group {group.group_name} --to latest",
             )
@@ -120,7 +123,8 @@ def check_archive(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
         yield Finding(
             "archive",
             State.WARN,
-            f"{len(ours)} segments of {topic} wait to be archived since"
+            f"{counted(len(ours), 'segment')} of {topic} {'waits' if len(ours) == 1 else 'wait'}"
+            " to be archived since"
             f" {min(part.last_at for part in ours):%Y-%m-%d %H:%M}",
             f"trunkline spark archive {topic} --location ...",
         )
@@ -153,7 +157,8 @@ def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
         yield Finding(
             "broker",
             State.FAIL,
-            f"{behind.events} events wait to be matched since {duration_text(behind.age)}",
+            f"{counted(behind.events, 'event waits', 'events wait')} to be matched since"
+            f" {duration_text(behind.age)}",
             "Keep `trunkline up` running, or an app.",
         )
     for condition in execute(connection, calls.conditions()):
@@ -161,7 +166,8 @@ def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
             yield Finding(
                 "broker",
                 State.WARN,
-                f"{condition.quarantined} subscriptions are in quarantine: {condition.condition}",
+                f"{counted(condition.quarantined, 'subscription is', 'subscriptions are')}"
+                f" in quarantine: {condition.condition}",
                 "See why: trunkline broker subscriptions; then: trunkline broker resume NUMBER",
             )
     unforwarded = execute(connection, calls.unforwarded())
@@ -179,7 +185,7 @@ def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
             yield Finding(
                 "broker",
                 State.WARN,
-                f"{group.dead} dead letters in group {group.group_name}",
+                f"{counted(group.dead, 'dead letter')} in group {group.group_name}",
                 f"Look: trunkline broker dead list {group.group_name}",
             )
         if group.lasting and group.idle_since is not None and group.waiting:
@@ -187,7 +193,7 @@ def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
                 "broker",
                 State.WARN,
                 f"nobody reads group {group.group_name} since {group.idle_since:%Y-%m-%d %H:%M},"
-                f" {group.waiting} deliveries wait",
+                f" {counted(group.waiting, 'delivery waits', 'deliveries wait')}",
                 f"Start a worker, or: trunkline broker group-delete {group.group_name}",
             )
     if not behind.events:
@@ -211,7 +217,8 @@ def check_tubes(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
             yield Finding(
                 "tubes",
                 State.WARN,
-                f"{parked} keys of {tube} kept failing and were set aside",
+                f"{counted(parked, 'key')} of {tube} kept failing and"
+                f" {'was' if parked == 1 else 'were'} set aside",
                 f"See why: trunkline tube parked {tube}; once mended, the same with --retry",
             )
         late = [
@@ -226,11 +233,11 @@ def check_tubes(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
                 "tubes",
                 State.WARN,
                 f"touches of {tube} wait since {duration_text(max(late))};"
-                f" {at_work} of {len(lanes)} lanes have a worker",
+                f" {at_work} of {counted(len(lanes), 'lane has', 'lanes have')} a worker",
                 "Keep `trunkline up` running with a downstream set, or a worker, or a sync.",
             )
     if not troubled:
-        yield Finding("tubes", State.OK, f"{len(tubes)} tubes, nothing waits for long")
+        yield Finding("tubes", State.OK, f"{counted(len(tubes), 'tube')}, nothing waits for long")
 
 
 def check_schedule(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
@@ -276,4 +283,4 @@ def _print_table(findings: "list[Finding]") -> None:
 
 
 def _groups(found: Sized) -> str:
-    return "1 group" if len(found) == 1 else f"{len(found)} groups"
+    return counted(len(found), "group")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trunkline.cli.output import console
+from trunkline.core.words import counted
 
 _CHUNK = 1 << 16
 _AHEAD = 16  # chunks that are read before they are sent
@@ -125,6 +126,6 @@ def _progress(source: Source) -> Iterator[Any]:
         def advance(read: int, more: int) -> None:
             nonlocal total
             total += more
-            progress.update(task, advance=read, n=f"{total} lines")
+            progress.update(task, advance=read, n=counted(total, "line"))
 
         yield advance

@@ -12,6 +12,7 @@ from trunkline.cli.invocation import Invocation, command, flag, run_async
 from trunkline.cli.lines import Source, lines, opened
 from trunkline.cli.log import Topic
 from trunkline.cli.output import say
+from trunkline.core.words import counted
 
 if TYPE_CHECKING:
     from trunkline.log.models import Appended
@@ -72,9 +73,7 @@ def append(
     except BaseException:
         if receipts.messages:
             invocation.print(receipts.rows())
-            stored = (
-                "1 message is" if receipts.messages == 1 else f"{receipts.messages} messages are"
-            )
+            stored = counted(receipts.messages, "message is", "messages are")
             say(f"It ended early; {stored} stored.")
         raise
     invocation.print(receipts.rows())

@@ -7,6 +7,7 @@ import typer
 
 from trunkline.cli.invocation import Invocation, command, flag
 from trunkline.cli.output import say
+from trunkline.core.words import counted
 
 app = typer.Typer(
     help="Which rows changed, as keys, in order, into any downstream.", no_args_is_help=True
@@ -147,7 +148,7 @@ def touch(
     parsed = None if payload is None else inputs.json_value(payload, name="--payload")
     with invocation.session() as session:
         n = session.run(calls.touch(tube, table, keys, payload=parsed, shard=shard))
-    say(f"Touched {n} keys.")
+    say(f"Touched {counted(n, 'key')}.")
 
 
 @command(
@@ -178,7 +179,7 @@ def insert(
         session.connection.add_notice_handler(_progress)
         names = [name.strip() for name in tubes.split(",")]
         n = session.run(calls.insert(names, query, shard=shard, op=op, relation=relation))
-    say(f"Touched {n} keys.")
+    say(f"Touched {counted(n, 'key')}.")
 
 
 @command(app, example="trunkline tube parked search", reads=True, panel="Keys")
@@ -195,7 +196,8 @@ def parked(
         if retry:
             if tube is None:
                 raise BadRequest("--retry needs a tube.", hint="trunkline tube parked TUBE --retry")
-            say(f"{session.run(calls.unpark(tube))} keys are tried again.")
+            again = session.run(calls.unpark(tube))
+            say(f"{counted(again, 'key is', 'keys are')} tried again.")
             return
         rows = session.run(calls.parked(tube))
     invocation.print(rows, nothing="No key is parked.")
@@ -208,6 +210,6 @@ def _progress(notice: object) -> None:
     try:
         told = json.loads(getattr(notice, "message_primary", None) or "")
         if not told["finished"]:
-            say(f"{told['keys']} keys in {told['seconds']:.0f} s")
+            say(f"{counted(told['keys'], 'key')} in {told['seconds']:.0f} s")
     except (ValueError, KeyError, TypeError):
         return

@@ -9,6 +9,7 @@ import typer
 from trunkline.cli.invocation import Invocation, Session, command, flag, run_async
 from trunkline.cli.output import console, say
 from trunkline.cli.tube import SomeTube, Tube
+from trunkline.core.words import counted
 
 if TYPE_CHECKING:
     from trunkline.tube.models import Backfill
@@ -226,10 +227,11 @@ async def _worker(invocation: Invocation, tube: str, *, once: bool) -> None:
         gc.freeze()  # what is loaded stays: the collector need not look at it again
         if once:
             await platform.db.run(calls.tick())
-            say(f"Delivered {await works.run_once()} keys.")
+            say(f"Delivered {counted(await works.run_once(), 'key')}.")
             lanes = len(await platform.tube.stats(tube))
             if works.lanes < lanes:
-                say(f"Others work {lanes - works.lanes} of its {lanes} lanes: trunkline tube stats")
+                of_all = f"{lanes - works.lanes} of its {counted(lanes, 'lane')}"
+                say(f"Others work {of_all}: trunkline tube stats")
             return
         stop = asyncio.Event()
         events = asyncio.get_running_loop()

@@ -19,6 +19,7 @@ from trunkline.core.calls import Call
 from trunkline.core.db import connect_arguments, execute, on_our_terms, translated
 from trunkline.core.errors import DatabaseError, Forbidden, SchemaMismatch, TrunklineError
 from trunkline.core.settings import Settings
+from trunkline.core.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -159,7 +160,9 @@ def check_schema(_connection: Connection, *, dsn: str) -> Iterator[Finding]:
             "missing": len(planned.missing),
             "edited": len(planned.edited),
         }
-        differing = ", ".join(f"{count} files {state}" for state, count in counts.items() if count)
+        differing = ", ".join(
+            f"{counted(count, 'file')} {state}" for state, count in counts.items() if count
+        )
         found = f"version {planned.version}: {differing}"
         remedy = "Install the package anew." if planned.edited else "trunkline db upgrade"
         yield Finding("schema", State.FAIL, found, remedy)

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import zstandard
 
 from trunkline.core.errors import Invalid, TooLarge
+from trunkline.core.words import counted
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -194,7 +195,8 @@ def _check_lengths(values: Any, keys: Any, headers: Any) -> None:
         raise Invalid("the batch is empty.", hint="Append at least one message.")
     for name, column in (("keys", keys), ("headers", headers)):
         if column is not None and len(column) != len(values):
-            raise Invalid(f"{len(values)} values came with {len(column)} {name}.")
+            came = counted(len(column), name.removesuffix("s"))
+            raise Invalid(f"{counted(len(values), 'value')} came with {came}.")
 
 
 def _join(name: str, cells: Sequence[bytes | None]) -> Joined:

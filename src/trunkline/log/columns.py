@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from trunkline.core.errors import Invalid
+from trunkline.core.words import counted
 from trunkline.log.batches import Codec, PackedBatch, pack, pack_arrow
 from trunkline.log.models import Outgoing
 
@@ -79,7 +80,8 @@ def columns(messages: Any, keys: Any = None, headers: Any = None) -> Columns:
         raise Invalid("the batch is empty.", hint="Append at least one message.")
     for name, column in (("keys", found.keys), ("headers", found.headers)):
         if column is not None and len(column) != n:
-            raise Invalid(f"{n} messages came with {len(column)} {name}.")
+            came = counted(len(column), name.removesuffix("s"))
+            raise Invalid(f"{counted(n, 'message')} came with {came}.")
     return found
 
 

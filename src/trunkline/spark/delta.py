@@ -28,6 +28,7 @@ from pyarrow import fs
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import BadRequest, Conflict, Invalid
+from trunkline.core.words import counted
 from trunkline.spark.columns import quoted
 from trunkline.spark.delta_upkeep import STAGING, upkeep
 from trunkline.spark.parquet_files import File, write_files
@@ -340,9 +341,9 @@ def _check_repeat(table: DeltaTable, app: str, batch: int, *, rows: int, query: 
     noted = _noted(table, app=app, batch=str(batch))
     if query is None or not noted or noted["query"] == query or noted["rows"] == str(rows):
         return
+    before = counted(int(noted["rows"]), "row")
     raise Conflict(
-        f'batch {batch} of "{app}" was written by another query with {noted["rows"]} rows,'
-        f" now it has {rows}.",
+        f'batch {batch} of "{app}" was written by another query with {before}, now it has {rows}.',
         hint="After a deleted checkpoint batches are the same only if they are cut in the same"
         " places. Use another appId, or start where the first query ended.",
     )

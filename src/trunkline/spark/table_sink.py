@@ -20,6 +20,7 @@ from pyspark.sql.types import BooleanType, StructType
 
 from trunkline.core.db import execute, translated
 from trunkline.core.errors import Invalid, PositionTrimmed, from_database
+from trunkline.core.words import counted
 from trunkline.spark import calls
 from trunkline.spark.columns import described, relation_name, staging_types
 from trunkline.spark.connection import db, locate, plain_errors
@@ -324,7 +325,7 @@ def _check_count(connection: psycopg.Connection[Any], message: Staged) -> None:
 
 def _lost(message: Staged, found: int) -> PositionTrimmed:
     return PositionTrimmed(
-        f"a task staged {message.rows} rows, {found} are there.",
+        f"a task staged {counted(message.rows, 'row')}, {counted(found, 'is', 'are')} there.",
         hint="The server was restarted meanwhile, or the staging table was dropped by"
         " maintenance. Run it again: nothing was written.",
     )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import Conflict, Invalid, LeaseLost, Unavailable
+from trunkline.core.words import counted
 from trunkline.spark import calls as spark_calls
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.arrivals import Arrivals
@@ -199,7 +200,8 @@ class Sync:
             work.keep(self._tables)
         if work.keys or work.collect:
             keys = sum(work.keys.values())
-            progress(self._done.keys, None, f"{self._tube}: {keys} keys to {self._names()}")
+            some = counted(keys, "key")
+            progress(self._done.keys, None, f"{self._tube}: {some} to {self._names()}")
             self._round(work)
             self._done.rounds += 1
             self._done.keys += keys

@@ -31,6 +31,7 @@ from trunkline.core.errors import (
     Unavailable,
 )
 from trunkline.core.listen import Notifier
+from trunkline.core.words import counted
 from trunkline.log import calls
 from trunkline.log.client import Reading
 from trunkline.log.producer import Producer
@@ -156,7 +157,7 @@ class TopicDownstream(Downstream):
             found.compact,
         }:
             raise Conflict(
-                f'topic "{self._topic}" is there with {found.partitions} partitions and'
+                f'topic "{self._topic}" is there with {counted(found.partitions, "partition")} and'
                 f" compact={found.compact}, asked for {self._partitions} and {self._compact}."
             )
         return found

@@ -19,7 +19,7 @@ begin
     select g.* into strict present from trunkline.broker_group g where g.group_name = _broker_group_ensure.group_name;
   end if;
   if present.lanes <> lanes then
-    perform trunkline._raise('TL409', format('group "%s" has %s lanes, not %s.', group_name, present.lanes, lanes),
+    perform trunkline._raise('TL409', format('group "%s" has %s, not %s.', group_name, trunkline._counted(present.lanes, 'lane'), lanes),
       'Lanes are chosen when a group is made, because they keep the events of a key in order: make another group.', jsonb_build_object('lanes', present.lanes));
   end if;
   if lasting and not present.lasting then

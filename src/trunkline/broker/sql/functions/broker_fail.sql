@@ -11,8 +11,8 @@ declare
   aside int;
 begin
   if coalesce(cardinality(deliveries), 0) = 0 or error is null or retry_after < interval '0' then
-    perform trunkline._raise('TL422', format('expected at least one delivery, an error and a wait that is not negative; got %s deliveries, error %s, wait %s.',
-      coalesce(cardinality(deliveries), 0), coalesce(quote_literal(left(error, 100)), 'NULL'), coalesce(retry_after::text, 'NULL')));
+    perform trunkline._raise('TL422', format('expected at least one delivery, an error and a wait that is not negative; got %s, error %s, wait %s.',
+      trunkline._counted(coalesce(cardinality(deliveries), 0), 'delivery', 'deliveries'), coalesce(quote_literal(left(error, 100)), 'NULL'), coalesce(retry_after::text, 'NULL')));
   end if;
   perform trunkline._owner_check(trunkline._broker_resource(reader.group_id, handler, lane), epoch);
   if retry_after is not null then
@@ -21,7 +21,7 @@ begin
   aside := trunkline._broker_set_aside(reader, lane, deliveries, case when retry_after is null then 'dead' else 'waiting' end,
     batch, clock_timestamp() + retry_after, trunkline._broker_error(error));
   if aside <> (select count(distinct d) from unnest(deliveries) d) then
-    perform trunkline._raise('TL410', format('of %s events that failed only %s are still there.', cardinality(deliveries), aside),
+    perform trunkline._raise('TL410', format('of %s that failed only %s still there.', trunkline._counted(cardinality(deliveries), 'event'), trunkline._counted(aside, 'is', 'are')),
       'Lengthen broker.hold, or handle events sooner.', jsonb_build_object('deliveries', deliveries));
   end if;
   return batch;

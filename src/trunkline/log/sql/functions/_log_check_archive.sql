@@ -9,8 +9,8 @@ begin
     perform trunkline._raise('TL422', format('an archived range is a first and a last offset from 1 on, got %s to %s.',
       coalesce(first_offset::text, 'NULL'), coalesce(last_offset::text, 'NULL')));
   elsif messages is distinct from last_offset - first_offset + 1 then
-    perform trunkline._raise('TL422', format('offsets %s to %s are %s messages, got %s.', first_offset, last_offset,
-      last_offset - first_offset + 1, coalesce(messages::text, 'NULL')), 'The copy is not whole: archive the segment anew.');
+    perform trunkline._raise('TL422', format('offsets %s to %s are %s, got %s.', first_offset, last_offset,
+      trunkline._counted(last_offset - first_offset + 1, 'message'), coalesce(messages::text, 'NULL')), 'The copy is not whole: archive the segment anew.');
   elsif bytes is null or bytes < 1 then
     perform trunkline._raise('TL422', format('bytes must be at least 1, got %s.', coalesce(bytes::text, 'NULL')));
   elsif location is null or location !~ '^(/|[A-Za-z][A-Za-z0-9+.-]*://?)[^[:cntrl:]]' or length(location) > 2000 then
@@ -30,6 +30,6 @@ begin
   end if;
   select sum((f ->> 'messages')::bigint) into counted from jsonb_array_elements(files) f;
   if counted <> messages then
-    perform trunkline._raise('TL422', format('the files hold %s messages, the range %s.', counted, messages));
+    perform trunkline._raise('TL422', format('the files hold %s, the range %s.', trunkline._counted(counted, 'message'), messages));
   end if;
 end $$;

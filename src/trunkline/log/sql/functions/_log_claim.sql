@@ -67,7 +67,7 @@ begin
   elsif seen.up_to < tail then
     -- only what is new: a range that comes back may be cut in pieces, and has to be finished some time
     if deadline is not null and jsonb_array_length(others) >= trunkline._setting('log.max_claims')::int then
-      perform trunkline._raise('TL429', format('group "%s" has %s claims in flight on partition %s of "%s".', group_name, jsonb_array_length(others), partition, topic),
+      perform trunkline._raise('TL429', format('group "%s" has %s in flight on partition %s of "%s".', group_name, trunkline._counted(jsonb_array_length(others), 'claim'), partition, topic),
         'Acknowledge or release some, claim larger ranges, or raise log.max_claims.', jsonb_build_object('claims', jsonb_array_length(others)));
     end if;
     first_offset := seen.up_to + 1;

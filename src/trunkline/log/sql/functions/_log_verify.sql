@@ -38,7 +38,7 @@ begin
         problems := problems || format('offset %s expected, found %s', expected, batch.base_offset);
       end if;
       if batch.misfit then
-        problems := problems || format('batch %s to %s holds %s messages', batch.base_offset, batch.last_offset, batch.n);
+        problems := problems || format('batch %s to %s holds %s', batch.base_offset, batch.last_offset, trunkline._counted(batch.n, 'message'));
       end if;
       messages := messages + batch.n - batch.below;
       expected := batch.last_offset + 1;

@@ -21,7 +21,7 @@ begin
       execute format('select coalesce(sum(b.n), 0) from trunkline.spark_staging_%s b', task.number) into found_messages;
     end if;
     if found_messages is distinct from task.expected then
-      perform trunkline._raise('TL410', format('a task staged %s messages, %s are there.', task.expected, found_messages),
+      perform trunkline._raise('TL410', format('a task staged %s, %s there.', trunkline._counted(task.expected, 'message'), trunkline._counted(found_messages, 'is', 'are')),
         'The server was restarted meanwhile, or the staging table was dropped by maintenance. Run it again: nothing was written.');
     end if;
   end loop;

@@ -22,7 +22,7 @@ begin
       perform trunkline._raise('TL409', format('batch %s of "%s" was written to %s, now it is meant for %s.', batch, app, noted.detail ->> 'target', target),
         'Give every sink an appId of its own.');
     elsif noted.detail ->> 'query' is distinct from query and noted.rows <> rows then
-      perform trunkline._raise('TL409', format('batch %s of "%s" was written by another query with %s rows, now it has %s.', batch, app, noted.rows, rows),
+      perform trunkline._raise('TL409', format('batch %s of "%s" was written by another query with %s, now it has %s.', batch, app, trunkline._counted(noted.rows, 'row'), rows),
         'After a deleted checkpoint batches are the same only if they are cut in the same places. Use another appId, or start where the first query ended.',
         jsonb_build_object('rows', noted.rows, 'now', rows));
     end if;

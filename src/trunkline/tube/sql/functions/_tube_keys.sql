@@ -15,7 +15,7 @@ begin
     select array_agg(k.key::jsonb::text order by k.place) into written from unnest(keys) with ordinality k (key, place);
     if exists (select from unnest(written) k (key) where jsonb_typeof(k.key::jsonb) <> 'array' or jsonb_array_length(k.key::jsonb) <> parts
                   or k.key::jsonb @> '[null]') then
-      perform trunkline._tube_key_refuse(attached, format('%s values are expected', parts));
+      perform trunkline._tube_key_refuse(attached, format('%s expected', trunkline._counted(parts, 'value is', 'values are')));
     elsif not plain then
       return written;
     end if;

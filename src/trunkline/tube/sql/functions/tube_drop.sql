@@ -10,7 +10,7 @@ begin
   if force is not true then
     waiting := trunkline._tube_undelivered(present);
     if waiting > 0 then
-      perform trunkline._raise('TL409', format('tube "%s" has %s entries that are not delivered.', tube, waiting),
+      perform trunkline._raise('TL409', format('tube "%s" has %s not delivered.', tube, trunkline._counted(waiting, 'entry that is', 'entries that are')),
         'Let a worker finish, or drop it with force => true.', jsonb_build_object('entries', waiting));
     end if;
   end if;
