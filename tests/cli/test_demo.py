@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.cli.conftest import Start, answer_of
+
+from trunkline.cli.demo import View
+from trunkline.demo.figures import Figures
 
 if TYPE_CHECKING:
     import psycopg
@@ -35,6 +40,26 @@ def test_it_proves_what_it_claims_and_leaves_nothing_behind(
     ).fetchone()
     assert left is not None
     assert left[0] == left[2] == 0
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+async def test_nothing_is_called_synced_before_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    play = SimpleNamespace(figures=Figures(orders=30))
+    for keys, said in ((0, False), (1200, True)):
+        play.figures.synced = keys
+        showing = asyncio.create_task(View().show(play))  # type: ignore[arg-type]
+        shown = ""
+        while "30" not in shown:
+            await asyncio.sleep(0)
+            shown += capsys.readouterr().err
+        showing.cancel()
+        await asyncio.wait({showing})
+        shown += capsys.readouterr().err
+        assert ("synced" in shown) is said
+        assert ("1,200" in shown) is said
 
 
 def test_it_never_touches_a_database_that_only_the_environment_names(

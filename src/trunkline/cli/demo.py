@@ -141,12 +141,19 @@ class View:
         return asyncio.get_running_loop().time() - self._began
 
     def _line(self, figures: "Figures") -> str:
-        lags = ", ".join(f"{group} {lag} behind" for group, lag in sorted(figures.lag.items()))
         rate = self._rates(figures)["written"]
-        dead = counted(figures.dead, "dead letter")
-        views = f"{figures.written:,} written ({rate:,.0f}/s), {lags}, {dead}"
-        events = f"{figures.invoiced:,} invoiced, {figures.forwarded:,} forwarded"
-        return f"{views}; {figures.orders:,} changes of orders, {events}, {figures.synced:,} synced"
+        views = [
+            f"{figures.written:,} written ({rate:,.0f}/s)",
+            *(f"{group} {lag} behind" for group, lag in sorted(figures.lag.items())),
+            counted(figures.dead, "dead letter"),
+        ]
+        orders = [
+            f"{figures.orders:,} changes of orders",
+            f"{figures.invoiced:,} invoiced",
+            f"{figures.forwarded:,} forwarded",
+            *([f"{figures.synced:,} synced"] if figures.synced else []),
+        ]
+        return f"{', '.join(views)}; {', '.join(orders)}"
 
     def _picture(self, figures: "Figures") -> Any:
         from rich.console import Group
@@ -167,7 +174,9 @@ class View:
             done, lag = figures.done.get(group, 0), figures.lag.get(group, 0)
             rate = f"{rates[group]:,.0f}"
             table.add_row(f"group {group}", f"{done:,}", rate, f"{lag:,}", remark)
-        synced = f"{figures.synced:,} keys synced into the lake"
+        synced = "nothing is in the lake yet"
+        if figures.synced:
+            synced = f"synced into the lake: {figures.synced:,}"
         table.add_row("orders", f"{figures.orders:,}", f"{rates['orders']:,.0f}", "", synced)
         events = f"{figures.forwarded:,} forwarded into the log"
         table.add_row("invoices", f"{figures.invoiced:,}", "", "", events)
