@@ -241,6 +241,22 @@ def test_a_time_means_the_archived_segment_it_lies_in(session: Session) -> None:
         assert rows == [(place,)], time
 
 
+def test_a_time_is_found_in_the_archive_also_when_its_segment_leaves_meanwhile(
+    session: Session, two: TwoSessions
+) -> None:
+    three_segments(session)
+    add(session, 1, 4)
+    configure(session, log__archived_retention="0")
+    two.a.execute("lock table trunkline.log_archive")
+    query = "select trunkline.log_offset_at(%s, 0, '2020-01-01')"
+    looking = two.later(two.b, query, [TOPIC])
+    two.blocked_by(two.a, two.b)
+    two.a.execute("select trunkline.log_segments_retire()")
+    two.a.commit()
+    assert looking.result(10).fetchone() == (1,)
+    assert segments(session) == [(5, 8), (9, None)]
+
+
 def test_a_claim_gets_archived_offsets_only_if_it_can_read_them(session: Session) -> None:
     three_segments(session)
     add(session, 1, 4)

@@ -23,6 +23,7 @@ from tests.log.steps import (
     configure,
     create,
     current_segment,
+    fail_over,
     fetch,
     fill,
     join,
@@ -326,6 +327,33 @@ def test_a_delete_waits_for_an_append_under_way(session: Session, two: TwoSessio
     deleting.result(10)
     two.b.commit()
     assert call(session, "log_list") == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select trunkline.log_commit('orders', 'billing', 0, %(epoch)s, 11, %(life)s)",
+        "select trunkline.log_position_check('orders', 0, 12, %(life)s)",
+    ],
+)
+def test_who_is_overtaken_by_a_drop_while_its_history_is_looked_at_may_try_again(
+    session: Session, log_dsn: str, two: TwoSessions, query: str
+) -> None:
+    three_segments(session)
+    (share,) = join(session, process(session))
+    given = {"epoch": share.epoch, "life": ask(session, "select trunkline.incarnation()")}
+    fail_over(log_dsn, after=8)
+    two.a.execute("select trunkline.log_trim('orders', 0, 9)")
+    while ask(two.a, "select trunkline.log_segments_drop()"):
+        pass
+    looking = two.later(two.b, query, given)
+    two.blocked_by(two.a, two.b)
+    two.a.commit()
+    with refused("40001"):
+        looking.result(10)
+    two.b.rollback()
+    with refused("TL410"):
+        two.b.execute(query, given)
 
 
 # Everything at once

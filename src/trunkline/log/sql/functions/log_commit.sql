@@ -26,7 +26,11 @@ begin
         perform trunkline._raise('TL422', format('partition %s of "%s" ends at %s, cannot commit %s.', partition, topic, tail, coalesce(up_to::text, 'NULL')),
           '', jsonb_build_object('last', tail, 'asked', up_to));
       elsif up_to >= part.first_offset then
-        perform trunkline._log_check_position(topic, part, up_to + 1, incarnation);
+        begin
+          perform trunkline._log_check_position(topic, part, up_to + 1, incarnation);
+        exception when undefined_table then
+          perform trunkline._log_left();
+        end;
       else
         perform trunkline._log_check_archived(topic, part, up_to, incarnation);
       end if;

@@ -20,9 +20,12 @@ begin
       if found then
         return archived;
       end if;
-      select s.* into segment from trunkline.log_segment s
-       where s.topic_id = part.topic_id and s.partition = part.partition and (s.last_at is null or s.last_at >= at_time)
+      -- the floor once more, in the snapshot that lists the segments: what left between our looks may be archived by now
+      select s.* into segment from trunkline.log_partition p join trunkline.log_segment s using (topic_id, partition)
+       where p.topic_id = part.topic_id and p.partition = part.partition and p.first_offset = part.first_offset
+         and (s.last_at is null or s.last_at >= at_time)
        order by s.first_offset limit 1;
+      continue when not found;
       return trunkline._log_bisect(segment, greatest(segment.first_offset, part.first_offset),
                                    coalesce(segment.last_offset, trunkline._log_tail(part)) + 1, at_time);
     exception when undefined_table then

@@ -18,11 +18,15 @@ begin
     perform trunkline._log_check_position(topic, part, next_offset, null);
   end if;
   select max(i.incarnation) into known from trunkline.incarnation i where i.incarnation <= log_position_check.incarnation;
-  for segment in select s.segment_id from trunkline.log_segment s
-                  where s.topic_id = part.topic_id and s.partition = part.partition order by s.first_offset desc loop
-    execute format('select max(b.last_offset) from trunkline.log_segment_%s b where b.incarnation <= $1', segment) into cut using known;
-    exit when cut is not null;
-  end loop;
+  begin
+    for segment in select s.segment_id from trunkline.log_segment s
+                    where s.topic_id = part.topic_id and s.partition = part.partition order by s.first_offset desc loop
+      execute format('select max(b.last_offset) from trunkline.log_segment_%s b where b.incarnation <= $1', segment) into cut using known;
+      exit when cut is not null;
+    end loop;
+  exception when undefined_table then
+    perform trunkline._log_left();
+  end;
   cut := coalesce(cut, (select max(a.last_offset) from trunkline.log_archive a where a.topic_id = part.topic_id and a.partition = part.partition
                           and a.incarnation <= known and a.last_offset < part.first_offset), trunkline._log_first(part) - 1);
   if known is distinct from log_position_check.incarnation or next_offset - 1 > cut then
