@@ -167,3 +167,21 @@ def test_a_statement_that_is_cancelled_is_not_a_failed_duty(session: Session) ->
         session.execute(MAINTAIN)
     session.execute("reset statement_timeout")
     assert errors(session) == {}
+
+
+def test_a_timeout_that_the_server_cannot_take_is_refused_and_the_longest_works(
+    session: Session,
+) -> None:
+    names = column(session, "select name from trunkline.config_list() where name ~ '_timeout$'")
+    assert "maintain.lock_timeout" in names
+    for name in names:
+        with refused("TL422"):
+            session.execute("select trunkline.config_set(%s, '25 days')", [name])
+        session.execute("select trunkline.config_set(%s, '24 days')", [name])
+    session.execute("select trunkline.log_create('orders', compact => true)")
+    append = "select trunkline.log_append('orders', 0, array['x'::bytea], array['k'::bytea])"
+    for _ in range(2):
+        session.execute(append)
+        session.execute("select trunkline._log_roll(topic_id, 0) from trunkline.log_topic")
+    session.execute(MAINTAIN)
+    assert errors(session) == {}

@@ -1,11 +1,12 @@
 /* Change a setting; NULL brings back the default.  The value is checked against the setting's type
-   and minimum, and no duration is above 1000 years (TL422).  Takes effect at the next use: nothing needs a restart. */
+   and minimum, and no duration is above 1000 years, no timeout above 24 days, which is what the server takes (TL422).  Takes effect at the next use: nothing needs a restart. */
 create or replace function trunkline.config_set(name text, value text)
 returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   setting trunkline.config;
   wanted text;
   enough boolean;
+  most text;
 begin
   select c.* into setting from trunkline.config c where c.name = config_set.name;
   if not found then
@@ -25,8 +26,9 @@ begin
       '', jsonb_build_object('name', name, 'minimum', setting.minimum));
   end if;
   if setting.type = 'interval' then
-    if wanted::interval > interval '1000 years' then
-      perform trunkline._raise('TL422', format('setting "%s" must be at most 1000 years, got %s.', name, wanted), '', jsonb_build_object('name', name));
+    most := case when name like '%\_timeout' then '24 days' else '1000 years' end;
+    if wanted::interval > most::interval then
+      perform trunkline._raise('TL422', format('setting "%s" must be at most %s, got %s.', name, most, wanted), '', jsonb_build_object('name', name));
     end if;
   end if;
   update trunkline.config c set value = wanted where c.name = config_set.name and c.value <> wanted;
