@@ -364,6 +364,9 @@ def test_a_damaged_row_is_refused_by_name(
         (b'{"a": 1}', "not an array of 3"),
         (b"[1, null, {}]", "neither an object nor null"),
         (b"[" * 100_000, "not JSON"),
+        (b"[" + b"9" * 5000 + b", null, {}]", "neither an object nor null"),
+        (b'[{"a": ' + b"9" * 5000 + b"}, null, {]", "not JSON"),
+        (b'[{"a": ' + b"9" * 5000 + b"}, null]", "not an array of 3"),
     ],
 )
 def test_damaged_headers_are_refused_when_they_are_asked_for(headers: bytes, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,45 @@ async def test_append_answers_with_the_offsets_of_every_shape(tl: Platform, shap
     answer = await tl.log.append("orders", messages)
     assert answer == [Appended("orders", 0, 2, 1 + len(expected))]
     assert await values_of(tl, "orders") == [b"before", *expected]
+
+
+async def test_headers_that_python_cannot_hold_come_as_text_and_hide_no_others(
+    tl: Platform,
+) -> None:
+    await tl.log.create("orders")
+    large, deep = '{"n": %s}' % ("9" * 5000), '{"n": %s}' % ("[" * 2000 + "]" * 2000)
+    plain = '{"a": "]}, \\"{[", "b": {"c": [1, null]}}'
+    async with tl.transaction() as connection:
+        await connection.execute(
+            "select trunkline.log_append('orders', 0, %s, headers => %s::jsonb[])",
+            [[b"a", b"b", b"c", b"d"], [plain, large, None, deep]],
+        )
+    headers = [message.headers for message in await all_of(tl, "orders")]
+    assert headers == [json.loads(plain), {"unread": large}, None, {"unread": deep}]
+    async with tl.log.consume("orders", "billing") as consumer:
+        batch = await consumer.poll(timeout=5)
+    assert batch is not None
+    texts = batch.to_arrow().column("headers").to_pylist()
+    assert texts[1:] == [large, None, deep]
+    assert json.loads(texts[0]) == json.loads(plain)
+
+
+async def test_headers_that_python_cannot_hold_are_buried_with_their_message(tl: Platform) -> None:
+    await tl.log.create("orders")
+    async with tl.transaction() as connection:
+        await connection.execute(
+            "select trunkline.log_append('orders', 0, %s, headers => %s::jsonb[])",
+            [[b"a"], ['{"n": %s}' % ("9" * 5000)]],
+        )
+    options = {"mode": "shared", "max_attempts": 1}
+    async with tl.log.consume("orders", "mailers", **options) as consumer:
+        batch = await consumer.poll(timeout=5)
+        assert batch is not None
+        await batch.release(reason="no")
+        assert await consumer.poll(timeout=0.1) is None
+    (dead,) = await all_of(tl, "orders.dead")
+    assert dead.headers is not None
+    assert dead.headers["dead"]["reason"] == "no"
 
 
 @pytest.mark.parametrize("codec", list(Codec), ids=str)

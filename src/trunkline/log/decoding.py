@@ -8,6 +8,7 @@ wrong message.
 from __future__ import annotations
 
 import json
+import re
 import struct
 import sys
 import threading
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import zstandard
 
 from trunkline.core.errors import Invalid
+from trunkline.core.unread import Unread
 from trunkline.log.batches import FORMAT, LARGEST_COLUMN, Codec, header_text
 from trunkline.log.models import Message
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from trunkline.log.batches import StoredBatch
+
+_MARKS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},]')
 
 
 def decode(row: StoredBatch) -> DecodedBatch:
@@ -105,7 +109,7 @@ class DecodedBatch:
 
     @cached_property
     def headers(self) -> list[dict[str, Any] | None]:
-        """None where a message has no headers."""
+        """None where a message has no headers; what Python cannot hold is text under "unread"."""
         headers = self._content.headers
         return [None] * self.take if headers is None else headers[self.skip : self.skip + self.take]
 
@@ -141,7 +145,7 @@ class DecodedBatch:
 
     def header_texts(self) -> list[str | None] | None:
         """Headers as JSON; None where no message of the row has any."""
-        return None if self._content.headers is None else [*map(header_text, self.headers)]
+        return None if self._content.headers is None else [*map(_text, self.headers)]
 
     @property
     def event_ids_buffer(self) -> bytes | None:
@@ -227,14 +231,57 @@ class _Content:
         if self._headers is None:
             return None
         try:
-            headers = json.loads(self._headers.decode())
-        except (ValueError, RecursionError) as error:
+            headers = _headers(self._headers.decode())
+        except ValueError as error:
             raise _damaged("headers", f"is not JSON: {error}") from None
         if not isinstance(headers, list) or len(headers) != self.n:
             raise _damaged("headers", f"is not an array of {self.n} elements")
         if not all(header is None or isinstance(header, dict) for header in headers):
             raise _damaged("headers", "has an element that is neither an object nor null")
         return headers
+
+
+def _text(header: dict[str, Any] | None) -> str | None:
+    unread = None if header is None else header.get("unread")
+    return str(unread) if isinstance(unread, Unread) else header_text(header)
+
+
+def _headers(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except (ValueError, RecursionError):  # one that Python cannot hold must not hide the others
+        return [_header(element) for element in _elements(text)]
+
+
+def _header(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except (ValueError, RecursionError) as error:
+        unread = Unread(text.strip())
+        unread.reason = str(error)
+        return {"unread": unread} if unread.startswith("{") else unread
+
+
+def _elements(array: str) -> list[str]:
+    """The texts of the elements of a JSON array, by its quotes, brackets and commas."""
+    found: list[str] = []
+    depth = begin = 0
+    for mark in _MARKS.finditer(array):
+        if mark[0] in "[{":
+            depth += 1
+            begin = mark.end() if depth == 1 else begin
+        elif mark[0] in "]}":
+            depth -= 1
+        if depth == 0 or (depth == 1 and mark[0] == ","):
+            found.append(array[begin : mark.start()])
+            begin = mark.end()
+    if depth:
+        raise ValueError("a bracket is not closed")
+    return found
 
 
 def _codec(row: StoredBatch) -> Codec:

@@ -149,7 +149,10 @@ class Outgoing:
 
 
 class Message(NamedTuple):
-    """A message that was read; a tuple, because so many of them are made."""
+    """A message that was read; a tuple, because so many of them are made.
+
+    Headers that Python cannot hold, such as a number of 5,000 digits, are their text as ``unread``.
+    """
 
     topic: str
     partition: int
