@@ -218,6 +218,8 @@ MISUSES: dict[str, tuple[Any, dict[str, Any], type[trunkline.TrunklineError]]] =
     "one key for many": (["a", "b", "c"], {"keys": "xyz"}, Invalid),
     "a key that is a number": ([b"a"], {"keys": [1]}, Invalid),
     "keys that are no list": ([b"a"], {"keys": 1}, Invalid),
+    "text that is not Unicode": (["a", "\ud800"], {}, Invalid),
+    "a key that is not Unicode": ([b"a"], {"keys": ["\ud800"]}, Invalid),
     "headers that are text": ([b"a"], {"headers": ["x"]}, Invalid),
     "headers that are not JSON": ([b"a"], {"headers": [{"x": object()}]}, Invalid),
     "headers for one message of many": (THREE, {"headers": {"x": 1}}, Invalid),

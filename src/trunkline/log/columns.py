@@ -90,7 +90,10 @@ def encode(name: str, value: Any) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):
-        return value.encode()
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            raise Invalid(f"a {name} must be bytes or Unicode text, got {value!r:.80}.") from None
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     raise Invalid(
