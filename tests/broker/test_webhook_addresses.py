@@ -110,7 +110,7 @@ def test_what_only_we_can_reach_is_not_public_also_when_it_is_wrapped(address: s
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1", "0x7f.1", "2130706433", "localhost"])
 async def test_other_spellings_of_the_loopback_address_are_refused(host: str) -> None:
-    from trunkline.broker.addresses import Resolver
+    from trunkline.broker.resolver import Resolver
 
     resolver = Resolver()
     try:

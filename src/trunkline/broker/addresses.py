@@ -7,11 +7,8 @@ connected to, so a name that resolves to something else the second time gains no
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
-import socket
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpcore
 
@@ -37,7 +34,6 @@ _NOT_PUBLIC = [
 ]
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 _TUNNELLED = 0x0000_5EFE  # ISATAP, before the IPv4 address; one bit says whether that is public
-_LOOK_UPS_AT_ONCE = 32
 _NEXT_AFTER = 2.0  # seconds of silence, then the next address is tried
 
 
@@ -73,24 +69,6 @@ def _wrapped(address: Address) -> list[Address]:
     if tunnelled or address in _TRANSLATED or int(address) >> 32 == 0:
         inner.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     return [each for each in inner if each is not None]
-
-
-class Resolver:
-    """Looks names up in threads of its own: a name server that is silent harms nobody else."""
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_LOOK_UPS_AT_ONCE, thread_name_prefix="webhook names")
-
-    async def __call__(self, host: str, port: int) -> list[str]:
-        def look_up() -> list[Any]:
-            return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-
-        found = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
-        return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-    def close(self) -> None:
-        """Start no more look-ups; those under way end by themselves."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):

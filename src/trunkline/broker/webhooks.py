@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
     import httpcore
 
-    from trunkline.broker.addresses import Resolve, Resolver
+    from trunkline.broker.addresses import Resolve
     from trunkline.broker.endpoints import Endpoint, Rules
     from trunkline.broker.lane import Lane
+    from trunkline.broker.resolver import Resolver
     from trunkline.broker.webhook_sender import Sent, WebhookSender
     from trunkline.core.db import AsyncDb
     from trunkline.core.lease import ProcessLease
@@ -229,7 +230,8 @@ class BrokerWebhooks(Service):
 
     def _sender(self, endpoint: Endpoint, rules: Rules, circuit: Circuit) -> WebhookSender:
         try:
-            from trunkline.broker.addresses import GuardedBackend, Resolver
+            from trunkline.broker.addresses import GuardedBackend
+            from trunkline.broker.resolver import Resolver
             from trunkline.broker.webhook_sender import WebhookSender
         except ModuleNotFoundError as error:
             raise Invalid(
