@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tests.fixtures.asking import Session
     from tests.fixtures.proxy import Proxy
 
+    from trunkline.core.calls import Call
     from trunkline.platform import Platform
 
 
@@ -176,6 +178,62 @@ async def test_a_token_of_another_life_of_the_server_is_refused(
     with pytest.raises(PositionTrimmed, match="another life"):
         future = Place(ask(session, "select trunkline.incarnation()"), 99).token
         await take(platform.broker.stream("order", after=future), 1)
+
+
+async def test_a_failover_while_a_stream_begins_skips_nothing(
+    platform: Platform, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A position of the server that is gone is no place in the life of the next one."""
+    run, of_the_old_one = platform.db.run, 5
+
+    async def failing_over(call: Call[Any], **given: Any) -> Any:
+        rows = await run(call, **given)
+        if call.function == "broker_scan" and call.arguments["after"] is None:
+            rows = [replace(row, up_to=of_the_old_one) for row in rows]
+        return rows
+
+    fill(session, 1, 3)
+    monkeypatch.setattr(platform.db, "run", failing_over)
+    async with platform.broker.stream("order") as stream:
+        fill(session, 4, 9)
+        assert [event.payload for event in await take(stream, 6)] == [4, 5, 6, 7, 8, 9]
+
+
+async def test_a_stream_that_its_reader_leaves_listens_no_more(
+    platform: Platform, session: Session
+) -> None:
+    async def follow() -> None:
+        async for _ in platform.broker.stream("order"):
+            pass
+
+    following = asyncio.create_task(follow())
+    await eventually(lambda: "broker:tick" in platform._listener._subscriptions)
+    following.cancel()
+    await asyncio.wait({following}, timeout=0.1)
+    assert following.cancelled()
+    assert "broker:tick" not in platform._listener._subscriptions
+
+
+async def test_a_stream_reads_a_page_only_when_the_one_before_is_used_up(
+    platform: Platform, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, scans = platform.db.run, 0
+
+    async def counting(call: Call[Any], **given: Any) -> Any:
+        nonlocal scans
+        scans += call.function == "broker_scan"
+        return await run(call, **given)
+
+    fill(session, 1, 9)
+    stream = platform.broker.stream("order", after=start(session))
+    stream._page = 3
+    monkeypatch.setattr(platform.db, "run", counting)
+    seen = []
+    async for event in stream:
+        seen.append((event.payload, scans))
+        if event.payload == 9:
+            break
+    assert seen == [(number, (number + 2) // 3) for number in range(1, 10)]
 
 
 @pytest.mark.parametrize("token", ["", "rubbish", "MS4x!", "\u00e9", "MS4yLjM", "1.1"])

@@ -14,7 +14,7 @@ import binascii
 import json
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from trunkline.broker import calls
 from trunkline.core import telemetry
@@ -22,13 +22,14 @@ from trunkline.core.backoff import Backoff
 from trunkline.core.errors import Invalid, PositionTrimmed, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from datetime import datetime
 
     from trunkline.broker.models import Scanned
     from trunkline.core.db import AsyncDb
     from trunkline.core.listen import Listener
 
+T = TypeVar("T")
 logger = telemetry.get_logger(__name__)
 
 _LOOK_EVERY = 1.0  # seconds, where no wake-up comes
@@ -124,6 +125,7 @@ class EventStream:
     async def open(self) -> None:
         """Begin: what is published from now on is seen. Checks the condition."""
         if self._place is None:
+            await self._db.run(calls.scan(self._condition, self._params))
             self._place = await self._end()
 
     async def close(self) -> None:
@@ -176,14 +178,12 @@ class EventStream:
         try:
             rows = await self._scan(self._place)
         except PositionTrimmed as error:
-            self._place = await self._end()
+            self._place = await self._patiently(self._end)
             return Reset(self._place.token, error.message)
         incarnation = self._place.incarnation
         return [_found(row, Place(incarnation, row.up_to)) for row in rows]
 
     async def _scan(self, place: Place) -> list[Scanned]:
-        """A page, however long it takes the server to be there."""
-        waits = Backoff(first=0.1, longest=5.0)
         call = calls.scan(
             self._condition,
             self._params,
@@ -191,17 +191,23 @@ class EventStream:
             incarnation=place.incarnation,
             max_events=self._page,
         )
+        return await self._patiently(lambda: self._db.run(call))
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """An answer, however long it takes the server to be there."""
+        waits = Backoff(first=0.1, longest=5.0)
         while True:
             try:
-                return await self._db.run(call)
+                return await ask()
             except Unavailable as error:
                 wait = waits.next()
                 logger.warning("stream held back", error=str(error), retry_after=round(wait, 2))
                 await asyncio.sleep(wait)
 
     async def _end(self) -> Place:
-        (end,) = await self._db.run(calls.scan(self._condition, self._params))
-        return Place((await self._db.run(calls.ends())).incarnation, end.up_to)
+        """The present end, told by one call: a position belongs to the server that tells it."""
+        ends = await self._db.run(calls.ends())
+        return Place(ends.incarnation, ends.last_one)
 
 
 def _found(row: Scanned, place: Place) -> tuple[Place, StreamEvent | None]:
