@@ -199,6 +199,22 @@ async def test_a_failover_while_a_stream_begins_skips_nothing(
         assert [event.payload for event in await take(stream, 6)] == [4, 5, 6, 7, 8, 9]
 
 
+async def test_a_stream_without_a_token_says_at_once_where_it_began(
+    platform: Platform, session: Session, clean_dsn: str
+) -> None:
+    """Whoever is cut off before the first event must not miss what comes meanwhile."""
+    fill(session, 1, 3)
+    items = platform.broker.stream("order").items()
+    async with asyncio.timeout(5):
+        began = await anext(items)
+    await items.aclose()
+    fill(session, 4, 4)
+    assert isinstance(began, Heartbeat)
+    async with connect(clean_dsn) as elsewhere:
+        (event,) = await take(elsewhere.broker.stream("order", after=began.token), 1)
+    assert event.payload == 4
+
+
 async def test_a_stream_that_its_reader_leaves_listens_no_more(
     platform: Platform, session: Session
 ) -> None:

@@ -50,7 +50,7 @@ class StreamEvent:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Nothing came for a while; ``token`` says up to where."""
+    """The stream begins, or nothing came for a while; ``token`` says up to where."""
 
     token: str
 
@@ -115,6 +115,7 @@ class EventStream:
         self._place = None if after is None else Place.parse(after)
         self._page = page
         self._heartbeat = heartbeat
+        self._begun = False
         self._closed = False
 
     @property
@@ -149,9 +150,16 @@ class EventStream:
                 logger.error("events lost", reason=item.reason)
 
     async def items(self) -> AsyncIterator[StreamEvent | Heartbeat | Reset]:
-        """Events, a `Heartbeat` after every silence, a `Reset` where history is gone."""
+        """Events, a `Heartbeat` after every silence, a `Reset` where history is gone.
+
+        Without a token to go on after, a `Heartbeat` comes first: whoever is cut off before the
+        first event can go on from there.
+        """
         async with self._listener.subscribe("broker:tick") as heard:
             await self.open()
+            if not (self._resumed or self._begun):
+                self._begun = True
+                yield Heartbeat(self.token or "")
             spoken = time.monotonic()
             while not self._closed:
                 page = await self._read()
