@@ -105,6 +105,46 @@ def test_a_renamed_table_keeps_its_topics_until_it_is_watched_again(session: Ses
     assert column(session, FUNCTIONS) == []
 
 
+def test_a_table_that_left_its_schema_takes_its_function_along_when_it_is_watched_again(
+    session: Session,
+) -> None:
+    """Until then it is a fault: who drops the old schema with all that is in it ends the watch."""
+    session.execute("create schema old")
+    session.execute("create schema new")
+    session.execute("create table old.orders (id bigint primary key)")
+    watch(session, "old.orders")
+    seen = Seen(session)
+    session.execute("alter table old.orders set schema new")
+    assert "schema old" in faults(session)[0]
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist):
+        session.execute("drop schema old")
+
+    watch(session, "new.orders")
+
+    assert faults(session) == [None]
+    session.execute("drop schema old")
+    session.execute("insert into new.orders values (1)")
+    assert seen.outline() == [("insert", "1")]
+    call(session, "broker_unwatch", relation="new.orders")
+    assert column(session, FUNCTIONS) == []
+
+
+def test_a_schema_that_is_dropped_with_the_function_of_a_table_that_left_it_stops_no_write(
+    session: Session,
+) -> None:
+    session.execute("create schema old")
+    session.execute("create table old.orders (id bigint primary key)")
+    watch(session, "old.orders")
+    seen = Seen(session)
+    session.execute("alter table old.orders set schema public")
+    session.execute("drop schema old cascade")
+    session.execute("insert into orders values (1)")
+    assert "lost its triggers" in faults(session)[0]
+    watch(session)
+    session.execute("insert into orders values (2)")
+    assert seen.outline() == [("insert", "2")]
+
+
 # Columns that change
 
 

@@ -14,6 +14,9 @@ returns text language sql stable as $$
        from pg_trigger g where g.tgname like format('trunkline\_watch\_%s\_%%', watched.watch) and g.tgenabled in ('D', 'R') limit 1),
     (select format('table %s has lost its triggers: watch the table again.', watched.relation)
       where not exists (select from pg_trigger g where g.tgrelid = watched.relation and g.tgname like format('trunkline\_watch\_%s\_%%', watched.watch))),
+    (select format('the trigger function of table %s is in schema %s, which the table has left: watch the table again before that schema is dropped.', watched.relation, p.pronamespace::regnamespace)
+       from pg_proc p join pg_class c on c.oid = watched.relation and c.relnamespace <> p.pronamespace
+      where p.oid = to_regprocedure(trunkline._broker_watch_function(watched) || '()')),
     (select format('columns of table %s are not what they were, and events do not tell them as they should: watch the table again.', watched.relation)
        from pg_proc p where p.oid = to_regprocedure(trunkline._broker_watch_function(watched) || '()')
         and (position(trunkline._broker_watch_image(watched) in p.prosrc) = 0 or position(trunkline._broker_watch_key(watched) in p.prosrc) = 0

@@ -5,10 +5,16 @@ create or replace function trunkline._broker_watch_generate(watched trunkline.br
 returns void language plpgsql as $$
 declare
   place text := trunkline._broker_watch_function(watched);
-  owner regrole := (select c.relowner from pg_class c where c.oid = watched.relation);
+  owner regrole;
+  home regnamespace;
 begin
   if trunkline._broker_watch_generated(watched) then
     return;
+  end if;
+  select c.relowner, c.relnamespace into owner, home from pg_class c where c.oid = watched.relation;
+  if exists (select from pg_proc p where p.oid = to_regprocedure(place || '()') and p.pronamespace <> home) then
+    execute format('alter function %s() set schema %s', place, home);  -- the table was moved
+    place := trunkline._broker_watch_function(watched);
   end if;
   execute format('create or replace function %s() returns trigger language plpgsql security definer %s as %L', place,
     (select string_agg(format('set %s to %s', split_part(s, '=', 1), case when s ~ '^(search_path|DateStyle)' then split_part(s, '=', 2) else quote_literal(split_part(s, '=', 2)) end), ' ')
