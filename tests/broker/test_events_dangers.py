@@ -133,3 +133,18 @@ def test_no_topic_means_anything_to_the_broker_itself(session: Session, topic: s
     payload: dict[str, Any] = {"ids": [], "retry": 1}
     publish(session, topic, payload)
     assert payloads(session, topics=[topic]) == [payload]
+
+
+@pytest.mark.parametrize("work", ["maintain()", "broker_work()"])
+def test_the_session_that_does_the_upkeep_keeps_its_settings(session: Session, work: str) -> None:
+    """W25: a search_path that stays behind in a pooled connection misleads the application."""
+    settings = (
+        "select name || '=' || setting from pg_settings"
+        " where source = 'session' and name <> 'transaction_isolation' order by 1"
+    )
+    session.execute("set search_path = public")
+    session.execute("set lock_timeout = '7s'")
+    publish(session, "a")
+    before = column(session, settings)
+    session.execute(f"call trunkline.{work}")
+    assert column(session, settings) == before
