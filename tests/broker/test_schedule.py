@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,6 +93,108 @@ async def test_services_stand_aside_while_pg_cron_does_the_work(
         assert await BrokerSequencer(platform.db).run_once() == 1
 
 
+PG_CRON = """
+set allow_system_table_mods = on;
+insert into pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)
+  select max(oid)::bigint + 1, 'pg_cron', 10, 'pg_catalog'::regnamespace, false, '1.6'
+    from pg_extension;
+reset allow_system_table_mods;
+create schema cron;
+create table cron.job (jobid bigint generated always as identity, jobname text unique,
+  schedule text, command text, database text default current_database(),
+  active boolean default true);
+create table cron.job_run_details (runid bigint generated always as identity, jobid bigint,
+  status text, return_message text, start_time timestamptz);
+create function cron.schedule(text, text, text) returns bigint language sql as $$
+  insert into cron.job (jobname, schedule, command) values ($1, $2, $3)
+    on conflict (jobname) do update set schedule = excluded.schedule, command = excluded.command
+  returning jobid $$;
+create function cron.unschedule(bigint) returns boolean language plpgsql as $$
+begin
+  delete from cron.job where jobid = $1;
+  if not found then
+    raise 'could not find valid entry for job';
+  end if;
+  return true;
+end $$;
+"""
+"""What pg_cron shows of itself: its jobs and how they went. It runs none."""
+
+JOBS = "select jobname from cron.job order by 1"
+
+
+@pytest.fixture
+def with_cron(dsn: str) -> Iterator[Session]:
+    """A session in a database with the tables of pg_cron."""
+    with psycopg.connect(dsn, autocommit=True) as opened:
+        if ask(opened, "show is_superuser") == "off":
+            pytest.skip("only a superuser can pretend that there is an extension")
+        opened.execute(PG_CRON)
+        yield opened
+
+
+def test_jobs_come_with_pg_cron_and_go_with_the_services(with_cron: Session) -> None:
+    """W36: to remove jobs that are not there is an error of pg_cron."""
+    for every in ("50 ms", "20 ms"):
+        call(with_cron, "broker_schedule", by_whom="pg_cron", every=every)
+        assert column(with_cron, JOBS) == ["trunkline: broker", "trunkline: upkeep"]
+        rows = call(with_cron, "broker_scheduled")
+        assert [(row[0], row[1]) for row in rows] == [("pg_cron", parsed(with_cron, every))] * 2
+    for _ in range(2):
+        call(with_cron, "broker_schedule", by_whom="services")
+        assert column(with_cron, JOBS) == []
+    call(with_cron, "broker_schedule", by_whom="pg_cron")
+    assert len(column(with_cron, JOBS)) == 2
+
+
+def test_jobs_of_others_stay(with_cron: Session) -> None:
+    with_cron.execute("select cron.schedule('mine', '* * * * *', 'select 1')")
+    call(with_cron, "broker_schedule", by_whom="pg_cron")
+    call(with_cron, "broker_schedule", by_whom="services")
+    assert column(with_cron, JOBS) == ["mine"]
+
+
+def test_the_doctor_tells_of_a_job_that_does_not_run_or_fails(with_cron: Session) -> None:
+    """W36: with a dead cron worker the broker would stand still in silence."""
+    call(with_cron, "broker_schedule", by_whom="pg_cron")
+    assert ["last begun never" in one for one in found(with_cron)] == [True, True]
+    with_cron.execute(
+        "insert into cron.job_run_details (jobid, status, return_message, start_time)"
+        " select jobid, 'succeeded', '', now() from cron.job"
+    )
+    assert found(with_cron) == []
+    with_cron.execute("update cron.job_run_details set start_time = now() - interval '1 hour'")
+    assert ["does not run" in one for one in found(with_cron)] == [True, True]
+    with_cron.execute(
+        "update cron.job_run_details"
+        " set start_time = now(), status = 'failed', return_message = 'out of memory'"
+    )
+    assert ["out of memory" in one for one in found(with_cron)] == [True, True]
+
+
+def test_another_interval_counts_at_once(with_cron: Session, dsn: str) -> None:
+    call(with_cron, "broker_schedule", by_whom="pg_cron", every="1 hour")
+    subscribe(with_cron)
+    with psycopg.connect(dsn, autocommit=True) as working, ThreadPoolExecutor(1) as threads:
+        pid = working.info.backend_pid
+        job = threads.submit(working.execute, "call trunkline.broker_work('2 hours')")
+        try:
+            asleep = "select wait_event from pg_stat_activity where pid = %s"
+            wait_until(lambda: ask(with_cron, asleep, [pid]) == "PgSleep")
+            publish(with_cron, "order", 1)
+            call(with_cron, "broker_schedule", by_whom="pg_cron", every="10 ms")
+            wait_until(lambda: [one.payload for one in read(with_cron)] == [1], 5)
+            call(with_cron, "broker_schedule", by_whom="services")
+            job.result(5)
+        finally:
+            ask(with_cron, "select pg_cancel_backend(%s)", [pid])
+
+
+def parsed(session: Session, interval: str) -> timedelta:
+    value: timedelta = ask(session, "select %s::interval", [interval])
+    return value
+
+
 @pytest.fixture
 def crony() -> Iterator[str]:
     """The DSN of a server of Debian's with pg_cron."""
@@ -119,8 +222,7 @@ def test_pg_cron_does_the_work_and_its_removal_is_clean(crony: str) -> None:
         call(session, "broker_schedule", by_whom="pg_cron", every=timedelta(milliseconds=50))
         call(session, "broker_schedule", by_whom="pg_cron", every=timedelta(milliseconds=20))
 
-        jobs = "select jobname from cron.job order by 1"
-        assert column(session, jobs) == ["trunkline: broker", "trunkline: upkeep"]
+        assert column(session, JOBS) == ["trunkline: broker", "trunkline: upkeep"]
         publish(session, "order", "by cron")
         wait_until(lambda: [one.payload for one in read(session)] == ["by cron"], 90)
         publish(session, "order", "again")
@@ -132,7 +234,7 @@ def test_pg_cron_does_the_work_and_its_removal_is_clean(crony: str) -> None:
         call(session, "broker_schedule", by_whom="services")
         call(session, "broker_schedule", by_whom="services")
 
-        assert column(session, jobs) == []
+        assert column(session, JOBS) == []
 
 
 def found(session: psycopg.Connection[Any]) -> list[str]:

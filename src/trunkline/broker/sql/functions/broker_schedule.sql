@@ -1,6 +1,7 @@
 /* Say who does the background work of the broker: 'services' (trunkline up, or an app; the quickest), or 'pg_cron', one job
    that is started every minute and looks every so often, and another for maintain().  The same call again changes only
-   what differs; a change of the interval is seen at the next look.  With pg_cron the services stand aside.
+   what differs; a change of the interval is seen within a second, of one
+   above a minute within a minute.  With pg_cron the services stand aside.
    Errors: TL422 also where this database has no pg_cron. */
 create or replace function trunkline.broker_schedule(by_whom text, every interval default null)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

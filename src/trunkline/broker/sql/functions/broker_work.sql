@@ -1,13 +1,14 @@
 /* Do what waits, in small transactions: call trunkline.broker_work().  Publishes what is due, numbers what was committed,
    matches it and forwards it into the log.  Safe from psql, pg_cron and any number of services at once.
-   With lasting it goes on for so long, looking every broker.schedule_every, and ends early when pg_cron is no longer chosen:
-   that is the job that pg_cron starts every minute.  Not inside a transaction block.
+   With lasting it goes on for so long, looking every broker.schedule_every, and ends early when pg_cron is no longer chosen,
+   both seen within a second: that is the job that pg_cron starts every minute.  Not inside a transaction block.
    A condition that is slow is not ended here: give the session a statement_timeout, or run the services. */
 create or replace procedure trunkline.broker_work(lasting interval default '0')
 language plpgsql as $$
 declare
   until timestamptz := clock_timestamp() + lasting;
-  wait interval;
+  looked timestamptz;
+  next_one timestamptz;
   done int;
   forwarded text;
 begin
@@ -26,10 +27,14 @@ begin
       end loop;
       exit when done = 0;
     end loop;
-    commit;
-    wait := trunkline.config_get('broker.schedule_every')::interval;
-    exit when clock_timestamp() + wait >= until or trunkline.config_get('broker.schedule') <> 'pg_cron';
-    perform pg_sleep_for(wait);
+    looked := clock_timestamp();
+    loop
+      commit;
+      next_one := looked + trunkline.config_get('broker.schedule_every')::interval;
+      exit when clock_timestamp() >= next_one or next_one >= until or trunkline.config_get('broker.schedule') <> 'pg_cron';
+      perform pg_sleep_until(least(next_one, clock_timestamp() + interval '1 second'));
+    end loop;
+    exit when next_one >= until or trunkline.config_get('broker.schedule') <> 'pg_cron';
   end loop;
 end $$;
 comment on procedure trunkline.broker_work(interval) is 'Publish what is due, number, match and forward events, in small transactions.';
