@@ -166,6 +166,16 @@ def test_the_log_is_read_in_pages_the_newest_first(session: Session) -> None:
     assert call(session, "broker_webhook_log", max_entries=-1) == []
 
 
+def test_the_log_of_a_webhook_that_is_not_there_is_not_shown_as_an_empty_one(
+    session: Session,
+) -> None:
+    there = ask(session, "select trunkline.broker_webhook_add('g', 'https://example.com/')")
+    note(session, entry(there + 1, at="now"))
+    assert call(session, "broker_webhook_log", webhook=there) == []
+    assert len(call(session, "broker_webhook_log", webhook=there + 1)) == 1  # it was removed
+    assert state(session, f"select trunkline.broker_webhook_log({there + 2})") == "TL404"
+
+
 def test_the_log_leaves_with_its_slots_when_it_is_old_enough(session: Session) -> None:
     for name, value in (
         ("ring.webhook_log.rotate_every", "1 millisecond"),

@@ -73,6 +73,7 @@ def test_misuse_is_said_clearly(cli: Cli) -> None:
         "takes a duration" in cli("broker", "webhook", "add", "g", "http://x", "--retry", "x").err
     )
     assert "there is no webhook 9" in cli("broker", "webhook", "pause", "9").err
+    assert cli("broker", "webhook", "log", "9").code == 3
     assert "is base64" in cli("broker", "receive", "--port", "0", "--secret", "ü").err
 
 
