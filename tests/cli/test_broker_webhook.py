@@ -64,6 +64,17 @@ def test_a_webhook_from_adding_to_removing(
     assert cli("broker", "webhook", "list").rows == []
 
 
+def test_waits_are_given_together_or_one_by_one(cli: Cli) -> None:
+    for retry, waits in (
+        (["--retry", "1s, 2m"], ["1s", "2m"]),
+        (["--retry", "1s", "--retry", "2m"], ["1s", "2m"]),
+        (["--retry", ""], []),
+    ):
+        number = cli("broker", "webhook", "add", "g", "https://x.example/", *retry).rows["webhook"]
+        listed = {row["webhook"]: row["retry"] for row in cli("broker", "webhook", "list").rows}
+        assert listed[number] == waits
+
+
 def test_misuse_is_said_clearly(cli: Cli) -> None:
     refused = cli("broker", "webhook", "add", "g", "gopher://x/")
     assert refused.code != 0

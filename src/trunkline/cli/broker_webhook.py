@@ -67,8 +67,11 @@ def add(
         typer.Option(metavar="NAME=VALUE", help="A header that goes along; may be repeated."),
     ] = None,
     retry: Annotated[
-        str | None,
-        typer.Option(metavar="DURATIONS", help='Waits before each further try: "5s, 1m, 2h".'),
+        list[str] | None,
+        typer.Option(
+            metavar="DURATIONS",
+            help='Waits before each further try: "5s, 1m, 2h"; may be repeated.',
+        ),
     ] = None,
     timeout: Annotated[
         str | None, typer.Option(metavar="DURATION", help="For the whole answer.")
@@ -99,7 +102,7 @@ def add(
         inputs.json_value(params, name="--params"),
         secret=made,
         headers=inputs.headers(header),
-        retry=None if retry is None else _waits(retry),
+        retry=_waits(",".join(retry)) if retry else None,
         timeout=None if timeout is None else inputs.duration(timeout, option="--timeout"),
         batch=batch,
         format=shape,
