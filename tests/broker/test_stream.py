@@ -252,7 +252,18 @@ async def test_a_stream_reads_a_page_only_when_the_one_before_is_used_up(
     assert seen == [(number, (number + 2) // 3) for number in range(1, 10)]
 
 
-@pytest.mark.parametrize("token", ["", "rubbish", "MS4x!", "\u00e9", "MS4yLjM", "1.1"])
+@pytest.mark.parametrize(
+    "token",
+    [
+        "",
+        "rubbish",
+        "MS4x!",
+        "\u00e9",
+        "MS4yLjM",
+        "1.1",
+        *(Place(*place).token for place in ((1, -5), (1, 2**63), (0, 1), (2**31, 1))),
+    ],
+)
 async def test_a_token_that_is_rubbish_is_refused(platform: Platform, token: str) -> None:
     with pytest.raises(Invalid, match="not a token"):
         platform.broker.stream("order", after=token)
