@@ -88,6 +88,7 @@ def test_figures_are_of_all_turns_together() -> None:
     found = figures(
         [Slice(100, 1.0, [0.001] * 97 + [0.5], 1000), Slice(300, 1.0, [0.002, 0.5], 3000)]
     )
+    assert found.p95_ms == 1.0
     assert (found.rate, found.p50_ms, found.p99_ms) == (200, 1.0, 500.0)
     assert found.wal_bytes_per_message == 10
 

@@ -16,6 +16,7 @@ from tests.log.steps import fail_over
 
 import trunkline
 from trunkline import Conflict, LeaseLost, NotFound, Platform, PositionTrimmed, Unavailable
+from trunkline.core import telemetry
 from trunkline.testing import eventually
 
 if TYPE_CHECKING:
@@ -749,6 +750,20 @@ async def test_a_reader_survives_the_end_of_all_its_connections(dsn: str, tl: Pl
         waiting = asyncio.create_task(take(consumer, 1))
         await fill(tl, 1, first=2)
         assert await waiting == [2]
+
+
+async def test_what_is_read_and_polls_that_found_nothing_are_counted(tl: Platform) -> None:
+    def counted(what: str) -> float:
+        name, labels = f"trunkline_log_{what}_total", {"topic": "orders", "group": "counted"}
+        return telemetry.default.registry.get_sample_value(name, labels) or 0.0
+
+    await fill(tl, 5)
+    async with tl.log.consume("orders", "counted") as consumer:
+        assert await consumer.poll(0) is not None
+        assert await consumer.poll(0) is None
+    assert (counted("consumed_messages"), counted("consumed_batches")) == (5, 1)
+    assert counted("empty_polls") >= 1
+    assert counted("failed_polls") == 0
 
 
 async def test_a_reader_waits_for_a_server_that_is_away_and_then_polls_as_before(

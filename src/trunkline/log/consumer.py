@@ -206,11 +206,12 @@ class Consumer(ABC):
                     raise
                 except Unavailable as error:
                     logger.warning("server away, waiting", topic=self.topic, error=str(error))
+                    self._count("log_failed_polls")
                     batch, wait = None, away.next()
+                else:
+                    self._count("log_empty_polls" if batch is None else "log_consumed_batches")
             if batch is not None:
-                telemetry.counter("log_consumed_messages", topic=self.topic, group=self.group).inc(
-                    len(batch)
-                )
+                self._count("log_consumed_messages", len(batch))
                 return batch
             if give_up is not None:
                 rest = give_up - time.monotonic()
@@ -219,6 +220,9 @@ class Consumer(ABC):
                 wait = min(wait, rest)
             await subscription.wait(wait)
         return None
+
+    def _count(self, what: str, n: int = 1) -> None:
+        telemetry.counter(what, topic=self.topic, group=self.group).inc(n)
 
     async def close(self) -> None:
         """Leave: others take over at once. Safe to call twice."""

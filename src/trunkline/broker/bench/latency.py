@@ -111,5 +111,6 @@ def _figures(times: list[float]) -> Figures:
     return Figures(
         rate=round(len(times) / max(sum(times), 1e-9), 1),
         p50_ms=percentile(ascending, 0.50),
+        p95_ms=percentile(ascending, 0.95),
         p99_ms=percentile(ascending, 0.99),
     )

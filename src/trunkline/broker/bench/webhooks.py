@@ -116,6 +116,7 @@ async def _turn(
     return Figures(
         rate=round(len(seen) / taken, 1),
         p50_ms=percentile(late, 0.50),
+        p95_ms=percentile(late, 0.95),
         p99_ms=percentile(late, 0.99),
     )
 

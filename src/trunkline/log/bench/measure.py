@@ -40,6 +40,7 @@ class Figures:
 
     rate: float
     p50_ms: float
+    p95_ms: float
     p99_ms: float
     wal_bytes_per_message: float | None = None
 
@@ -127,6 +128,7 @@ def figures(slices: Sequence[Slice]) -> Figures:
     return Figures(
         rate=round(median(part.rate for part in slices), 1),
         p50_ms=percentile(latencies, 0.50),
+        p95_ms=percentile(latencies, 0.95),
         p99_ms=percentile(latencies, 0.99),
         wal_bytes_per_message=round(sum(part.wal for part in slices) / messages, 1),
     )

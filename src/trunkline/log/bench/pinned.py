@@ -117,6 +117,7 @@ def _figures(times: list[float]) -> Figures:
     return Figures(
         rate=round(len(times) / sum(times), 1),
         p50_ms=percentile(ascending, 0.50),
+        p95_ms=percentile(ascending, 0.95),
         p99_ms=percentile(ascending, 0.99),
     )
 
