@@ -948,7 +948,7 @@ async def test_an_event_over_which_processes_die_ends_as_a_dead_letter(
 
 
 async def test_a_handler_behind_the_history_goes_on_from_the_first_there_is(
-    app: trunkline.App, session: Session
+    app: trunkline.App, session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[str] = []
 
@@ -965,6 +965,8 @@ async def test_a_handler_behind_the_history_goes_on_from_the_first_there_is(
         session.execute("update trunkline.broker_group set trimmed_to = 2")
         async with running(app):
             await eventually(lambda: seen == ["a3"])
+    assert "events lost" in caplog.text
+    assert "deliveries 1 to 2" in caplog.text
 
 
 async def test_a_seek_to_an_earlier_place_is_followed_by_a_running_handler(
