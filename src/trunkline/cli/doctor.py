@@ -73,16 +73,16 @@ def check_groups(connection: "psycopg.Connection[Any]", *, far_behind: int) -> "
     """Do groups keep up, and is what they have not read still there?"""
     from trunkline.core.db import execute
     from trunkline.core.doctor import Finding, State
-    from trunkline.log import calls
+    from trunkline.log import calls, group_calls
 
-    groups = execute(connection, calls.lag())
+    groups = execute(connection, group_calls.lag())
     firsts = {
         (topic, partition.partition): partition.earliest
         for topic in {group.topic for group in groups}
         for partition in execute(connection, calls.describe(topic))
     }
     troubled = set()
-    for position in execute(connection, calls.groups()):
+    for position in execute(connection, group_calls.groups()):
         first = firsts[position.topic, position.partition]
         if position.up_to + 1 < first:
             troubled.add((position.topic, position.group_name))

@@ -41,9 +41,9 @@ def seek(
 ) -> None:
     """Move a group; members that run continue from there."""
     from trunkline.cli import inputs
-    from trunkline.log import calls
+    from trunkline.log import group_calls
 
-    call = calls.seek(topic, group, inputs.start(to, option="--to"), partition=partition)
+    call = group_calls.seek(topic, group, inputs.start(to, option="--to"), partition=partition)
     with invocation.session() as session:
         places = session.run(call)
     invocation.print(
@@ -53,10 +53,10 @@ def seek(
 
 def groups(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = None) -> None:
     """Show groups by partition: done, there, behind, owned by."""
-    from trunkline.log import calls
+    from trunkline.log import group_calls
 
     with invocation.session() as session:
-        found = session.run(calls.groups(topic, group))
+        found = session.run(group_calls.groups(topic, group))
         if not found:
             _explain_nothing(session, topic, group)
     claims = ("claims",) if any(position.claims for position in found) else ()
@@ -69,10 +69,10 @@ def groups(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = N
 
 def lag(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = None) -> None:
     """Show how far groups are behind, in messages."""
-    from trunkline.log import calls
+    from trunkline.log import group_calls
 
     with invocation.session() as session:
-        found = session.run(calls.lag(topic, group))
+        found = session.run(group_calls.lag(topic, group))
         if not found:
             _explain_nothing(session, topic, group)
     invocation.print(found, nothing="No groups.")
@@ -80,13 +80,13 @@ def lag(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = None
 
 def group_delete(invocation: Invocation, topic: Topic, group: Group, yes: Yes = False) -> None:
     """Forget a group and its positions."""
-    from trunkline.log import calls
+    from trunkline.log import group_calls
 
     with invocation.session() as session:
-        if not session.run(calls.groups(topic, group)):
+        if not session.run(group_calls.groups(topic, group)):
             _explain_nothing(session, topic, group)
         ask(f"Forget {group} and where it stands in {topic}?", yes=yes)
-        session.run(calls.delete_group(topic, group))
+        session.run(group_calls.delete_group(topic, group))
     say(f"Forgot {group}.")
 
 

@@ -206,7 +206,7 @@ async def _consume_batch(
 ) -> bool:
     """Print and commit one batch; whether there may be more."""
     from trunkline.core.errors import LeaseLost
-    from trunkline.log import calls
+    from trunkline.log import group_calls
 
     batch = await _poll(consumer, consuming, stop)
     if batch is None:
@@ -220,7 +220,9 @@ async def _consume_batch(
         else:
             place = (batch.topic, consuming.group, batch.partition, batch.token)
             last = messages[-1].offset
-            await platform.db.run(calls.commit(*place, last, incarnation=batch.written_by(last)))
+            await platform.db.run(
+                group_calls.commit(*place, last, incarnation=batch.written_by(last))
+            )
     except LeaseLost as error:
         where = f"{batch.topic}/{batch.partition}"
         say(f"{where} from {batch.first_offset} on may come again: {error.message}")

@@ -20,7 +20,7 @@ from trunkline.core.errors import (
     TrunklineError,
     Unavailable,
 )
-from trunkline.log import calls
+from trunkline.log import calls, group_calls
 from trunkline.log.archived import ArchivedReader, fetch
 from trunkline.log.consumer import Batch, Consumer, Reader
 from trunkline.log.decoding import DecodedBatch, decode
@@ -174,7 +174,7 @@ class AssignedConsumer(Consumer):
         self._rejoin_at = 0.0
         with suppress(LeaseLost):
             await self._reader.db.run(
-                calls.commit(self.topic, self.group, share.partition, share.epoch, 0)
+                group_calls.commit(self.topic, self.group, share.partition, share.epoch, 0)
             )
         share.in_doubt = False
 
@@ -280,7 +280,7 @@ class AssignedConsumer(Consumer):
             self._group_news = await self._subscribe(self._group_key)
         try:
             rows = await self._reader.db.run(
-                calls.join(
+                group_calls.join(
                     self.topic,
                     self.group,
                     self.process,
@@ -327,7 +327,7 @@ class AssignedConsumer(Consumer):
         if not leaving:
             return
         await self._reader.db.run(
-            calls.leave(
+            group_calls.leave(
                 self.topic,
                 self.group,
                 self.process,
@@ -345,7 +345,7 @@ class AssignedConsumer(Consumer):
             self._ahead.cancel()
             await asyncio.wait({self._ahead})
         await self._reader.lease.leave(
-            calls.leave(self.topic, self.group, self.process, member=self._reader.member)
+            group_calls.leave(self.topic, self.group, self.process, member=self._reader.member)
         )
         self._tell_group()
 
@@ -360,7 +360,7 @@ class AssignedConsumer(Consumer):
         return None if self._reader.at_most_once else self._commit(batch)
 
     def _commit(self, batch: Batch) -> Call[None]:
-        return calls.commit(
+        return group_calls.commit(
             self.topic,
             self.group,
             batch.partition,

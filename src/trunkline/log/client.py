@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
 from trunkline.core.errors import BadRequest, Invalid, LeaseLost
-from trunkline.log import calls
+from trunkline.log import calls, group_calls
 from trunkline.log.archived import ArchivedReader, fetch, fetch_blocking
 from trunkline.log.assigned import AssignedConsumer
 from trunkline.log.consumer import Batch, Consumer, Reader
@@ -57,10 +57,10 @@ class Log(AsyncFace):
     list = awaited(calls.list_topics)
     describe = awaited(calls.describe)
     offset_at = awaited(calls.offset_at)
-    seek = awaited(calls.seek)
-    groups = awaited(calls.groups)
-    lag = awaited(calls.lag)
-    delete_group = awaited(calls.delete_group)
+    seek = awaited(group_calls.seek)
+    groups = awaited(group_calls.groups)
+    lag = awaited(group_calls.lag)
+    delete_group = awaited(group_calls.delete_group)
     trim = awaited(calls.trim)
     compact = awaited(calls.compact)
     verify = awaited(calls.verify)
@@ -222,10 +222,10 @@ class SyncLog(SyncFace):
     list = blocking(calls.list_topics)
     describe = blocking(calls.describe)
     offset_at = blocking(calls.offset_at)
-    seek = blocking(calls.seek)
-    groups = blocking(calls.groups)
-    lag = blocking(calls.lag)
-    delete_group = blocking(calls.delete_group)
+    seek = blocking(group_calls.seek)
+    groups = blocking(group_calls.groups)
+    lag = blocking(group_calls.lag)
+    delete_group = blocking(group_calls.delete_group)
     trim = blocking(calls.trim)
     compact = blocking(calls.compact)
     verify = blocking(calls.verify)

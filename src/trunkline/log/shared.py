@@ -20,7 +20,7 @@ from trunkline.core.errors import (
     Unavailable,
 )
 from trunkline.core.lease import GOODBYE_WITHIN
-from trunkline.log import calls
+from trunkline.log import calls, group_calls
 from trunkline.log.archived import ArchivedReader, can_read, fetch
 from trunkline.log.batches import pack
 from trunkline.log.consumer import Batch, Consumer, Reader
@@ -99,7 +99,9 @@ class SharedConsumer(Consumer):
             parts = await self._read(partition, claim)
         if not parts and not self._reader.at_most_once:
             with suppress(LeaseLost):  # it took too long, and somebody else does the same
-                await self._reader.db.run(calls.ack(self.topic, self.group, partition, claim.claim))
+                await self._reader.db.run(
+                    group_calls.ack(self.topic, self.group, partition, claim.claim)
+                )
         if not parts:
             return None
         return Batch(
@@ -115,7 +117,7 @@ class SharedConsumer(Consumer):
     async def _claim(self, partition: int) -> Claim | None:
         reader = self._reader
         claims = await reader.db.run(
-            calls.claim(
+            group_calls.claim(
                 self.topic,
                 self.group,
                 partition,
@@ -210,19 +212,19 @@ class SharedConsumer(Consumer):
         if held is not None and not at_most_once:
             async with asyncio.timeout(GOODBYE_WITHIN):  # or it comes back when its time is over
                 await self._reader.db.run(
-                    calls.release(self.topic, self.group, held.partition, held.claim.claim)
+                    group_calls.release(self.topic, self.group, held.partition, held.claim.claim)
                 )
 
     def settlement(self, batch: Batch) -> Call[None] | None:
         if self._reader.at_most_once:
             return None
-        return calls.ack(self.topic, self.group, batch.partition, batch.token)
+        return group_calls.ack(self.topic, self.group, batch.partition, batch.token)
 
     async def release(self, batch: Batch, reason: str | None, retry_after: float) -> None:
         if self._reader.at_most_once:
             return
         await self._reader.db.run(
-            calls.release(
+            group_calls.release(
                 self.topic,
                 self.group,
                 batch.partition,
@@ -236,7 +238,7 @@ class SharedConsumer(Consumer):
         if self._reader.at_most_once:
             return
         await self._reader.db.run(
-            calls.extend(self.topic, self.group, batch.partition, batch.token, deadline)
+            group_calls.extend(self.topic, self.group, batch.partition, batch.token, deadline)
         )
 
 

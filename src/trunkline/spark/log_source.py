@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 
 from trunkline.core import telemetry
 from trunkline.core.errors import Invalid, NotFound, PositionTrimmed
-from trunkline.log import calls
+from trunkline.log import calls, group_calls
 from trunkline.spark import connection, plan
 from trunkline.spark.arrivals import Arrivals
 from trunkline.spark.filters import Bounds, lenient
@@ -426,7 +426,7 @@ class LogStreamReader(
                 if place[0] == topic and offset <= newest.next.get(place, 0)
             }
             connection.db(self.dsn).run(
-                calls.progress(
+                group_calls.progress(
                     topic,
                     group,
                     [partition for _, partition in places],

@@ -23,7 +23,7 @@ from psycopg.conninfo import make_conninfo
 
 from trunkline.core import lease
 from trunkline.core.db import Db
-from trunkline.log import calls
+from trunkline.log import calls, group_calls
 from trunkline.log.batches import pack
 from trunkline.log.bench.baseline import Baseline
 from trunkline.log.bench.measure import Figures, Row, Target, percentile
@@ -143,7 +143,7 @@ class _Ours(_Timed):
         self._batch = pack(make_messages(1, size=100))
         self._offset = 0
         self._upkeep()
-        self._epoch = db.run(calls.join(self._topic, _GROUP, self._process))[0].epoch
+        self._epoch = db.run(group_calls.join(self._topic, _GROUP, self._process))[0].epoch
 
     def rounds(self, n: int) -> None:
         for _ in range(n):
@@ -156,9 +156,11 @@ class _Ours(_Timed):
         self._call("append", calls.append_batch(topic, 0, self._batch))
         self._offset += 1
         self._call("fetch", calls.fetch(topic, 0, self._offset))
-        self._call("commit", calls.commit(topic, _GROUP, 0, self._epoch, self._offset))
-        (claim,) = self._call("claim", calls.claim(topic, shared, 0, deadline=timedelta(minutes=1)))
-        self._call("ack", calls.ack(topic, shared, 0, claim.claim))
+        self._call("commit", group_calls.commit(topic, _GROUP, 0, self._epoch, self._offset))
+        (claim,) = self._call(
+            "claim", group_calls.claim(topic, shared, 0, deadline=timedelta(minutes=1))
+        )
+        self._call("ack", group_calls.ack(topic, shared, 0, claim.claim))
         self._call(_CONTROL, calls.settings(topic))
 
     def _call(self, verb: str, call: Any) -> Any:
