@@ -487,6 +487,42 @@ def test_a_renamed_or_moved_table_is_captured_under_the_name_it_had(session: Ses
     assert column(session, "select proname from pg_proc where proname ~ '^trunkline_tube_'") == []
 
 
+def test_a_moved_table_takes_its_function_along_when_it_is_attached_again(session: Session) -> None:
+    session.execute(
+        "create schema old; create schema new; create table old.orders (id int primary key)"
+    )
+    attach(session, "old.orders")
+    feed = Reader(session)
+    session.execute("alter table old.orders set schema new")
+    attach(session, "new.orders")
+    session.execute("drop schema old")
+    session.execute("insert into new.orders values (1)")
+    assert feed.keys() == ["1"]
+
+
+def test_a_table_whose_function_went_with_a_schema_has_a_gap_and_holds_up_no_other(
+    session: Session,
+) -> None:
+    session.execute(
+        "create schema old; create schema new; create table old.orders (id int primary key)"
+    )
+    session.execute("create table parted (id int primary key) partition by list (id)")
+    attachment = attach(session, "old.orders")
+    attach(session, "parted")
+    feed = Reader(session)
+    session.execute("alter table old.orders set schema new; drop schema old cascade")
+    session.execute("create table part partition of parted for values in (7)")
+    while call(session, "tube_tables_check")[0][0]:
+        pass
+    session.execute("insert into part values (7)")
+    assert feed.keys() == ["7"]
+    gap = "select error from trunkline.tube_gap where attachment = %s"
+    assert "has lost its triggers and their function" in ask(session, gap, [attachment])
+    attach(session, "new.orders")
+    session.execute("insert into new.orders values (1)")
+    assert feed.keys() == ["1"]
+
+
 def test_a_renamed_key_column_refuses_writes_until_the_table_is_attached_again(
     session: Session, feed: Reader
 ) -> None:

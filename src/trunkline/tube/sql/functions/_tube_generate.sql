@@ -1,5 +1,5 @@
-/* Write the capture function of an attachment: in the schema of the table, for the table's owner, running as whoever
-   writes.  Expressions of users are evaluated there; only the result goes through _tube_capture().  An expression
+/* Write the capture function of an attachment: in the schema of the table, to which it is moved, for the table's owner, running
+   as whoever writes.  Expressions of users are evaluated there; only the result goes through _tube_capture().  An expression
    that fails touches anyway; with on_error 'gap' a capture that fails lets the write through and notes it. */
 create or replace function trunkline._tube_generate(attached trunkline.tube_table)
 returns text language plpgsql as $$
@@ -8,6 +8,10 @@ declare
   matches text := trunkline._tube_conditions(attached);
   look text := trunkline._tube_look(attached, matches);
 begin
+  if to_regprocedure(place || '()') is not null and not trunkline._tube_function_there(attached) then
+    execute format('alter function %s() set schema %s', place, (select c.relnamespace::regnamespace from pg_class c where c.oid = attached.relation));
+    place := trunkline._tube_function_name(attached);
+  end if;
   if matches is not null or attached.shard_expression is not null then
     look := format(E'\n  begin%s\n  exception when others then%s\n  end;', look, trunkline._tube_look_each(attached, matches));
   end if;

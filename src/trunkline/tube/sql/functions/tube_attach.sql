@@ -2,7 +2,8 @@
    transaction that makes them.  You must own the table.  shard is a number from 0, or an expression over the row; left
    out it is the number at the end of the schema's or the table's name, else 0.  key_columns default to the primary
    key.  on_error: 'fail' refuses a write that cannot be captured, 'gap' lets it through and marks the table for a
-   backfill.  The same call again takes no lock; it gives partitions that came later their triggers.
+   backfill.  The same call again takes no lock; it gives partitions that came later their triggers, and a table that
+   was moved to another schema the function that they call.
    Errors: TL403 not yours, TL404, TL409 no lock, TL422 key, shard or condition do not fit. */
 create or replace function trunkline.tube_attach(
   tube text, relation regclass, shard text default null, condition text default null, key_columns text[] default null, on_error text default 'fail')
@@ -15,7 +16,7 @@ begin
   if present.attachment is not null
      and (present.shard, present.shard_expression, present.condition, present.key_columns, present.key_types, present.on_error)
          is not distinct from (wanted.shard, wanted.shard_expression, wanted.condition, wanted.key_columns, wanted.key_types, wanted.on_error)
-     and not exists (select from trunkline._tube_untriggered(present) u) then
+     and trunkline._tube_function_there(present) and not exists (select from trunkline._tube_untriggered(present) u) then
     return present;
   end if;
   owner := trunkline._tube_hold(owner.tube_id);
