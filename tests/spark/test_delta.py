@@ -100,7 +100,7 @@ def test_a_batch_of_another_query_is_known_again_only_with_as_many_rows(
     assert append(target, 1, (2, "b"), query="first")
     assert not append(target, 0, (1, "a"), query="second")
     assert not append(target, 0, (1, "a"), (2, "b"), query="first")
-    with pytest.raises(Conflict, match="by another query with 1 rows, now it has 2"):
+    with pytest.raises(Conflict, match="by another query with 1 row, now it has 2"):
         append(target, 0, (1, "a"), (2, "b"), query="second")
 
 

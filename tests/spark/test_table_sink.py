@@ -233,7 +233,7 @@ def test_rows_that_a_task_staged_and_that_left_since_are_missed(
     sink = table_writer({"dsn": dsn, "dbtable": "orders"}, columns, overwrite=False)
     first, second = (sink.write(iter([pa.record_batch({"id": [n]})])) for n in (1, 2))
     session.execute(f"{lost} trunkline.spark_staging_{second.number}".encode())
-    with pytest.raises(PositionTrimmed, match="a task staged 1 rows, 0 are there"):
+    with pytest.raises(PositionTrimmed, match="a task staged 1 row, 0 are there"):
         sink.commit([first, second])
     assert rows(session) == []
 
