@@ -219,7 +219,7 @@ def test_events_too_large_for_the_log_are_told(cli: Cli, sql: psycopg.Connection
     sql.execute("select trunkline.broker_match(), trunkline.broker_forward('orders')")
     found = next(row for row in cli("doctor").rows if "too large" in row["found"])
     assert found["state"] == "warn"
-    assert "1 events of orders" in found["found"]
+    assert "1 event of orders is too large" in found["found"]
     assert "broker_unforwarded('orders')" in found["remedy"]
 
 

@@ -176,7 +176,8 @@ def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
         yield Finding(
             "broker",
             State.WARN,
-            f"{len(ours)} events of {topic} are too large for the log and were set aside",
+            f"{counted(len(ours), f'event of {topic} is', f'events of {topic} are')}"
+            " too large for the log and set aside",
             f"Look: select * from trunkline.broker_unforwarded('{topic}')",
         )
     groups = execute(connection, calls.groups())
