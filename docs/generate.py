@@ -36,8 +36,8 @@ from trunkline.spark import (
     delta_sink,
     events_source,
     iceberg_sink,
+    log_reading,
     log_sink,
-    log_source,
     table_sink,
     table_source,
     tube_source,
@@ -154,7 +154,7 @@ VALUES: dict[str, list[type]] = {
     ],
 }
 FORMATS: dict[str, dict[str, type[Options]]] = {
-    "trunkline.log": {"read": log_source.LogOptions, "write": log_sink.LogSinkOptions},
+    "trunkline.log": {"read": log_reading.LogOptions, "write": log_sink.LogSinkOptions},
     "trunkline.table": {
         "read": table_source.TableSourceOptions,
         "write": table_sink.TableSinkOptions,

@@ -19,7 +19,9 @@ from pyspark import cloudpickle
 from pyspark.taskcontext import TaskContext
 
 from trunkline.spark import tube_files
-from trunkline.spark.log_source import LogOptions, LogSource, LogStreamReader
+from trunkline.spark.log_reading import LogOptions
+from trunkline.spark.log_source import LogSource
+from trunkline.spark.log_stream import LogStreamReader
 from trunkline.spark.sink import BatchSink, StreamSink
 from trunkline.spark.table_source import TableSource
 from trunkline.spark.tube_lanes import Lanes

@@ -9,7 +9,8 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThanOrEqual
 
 from trunkline.core.errors import Invalid
 from trunkline.spark.filters import Bounds
-from trunkline.spark.log_source import LogOptions, LogSource
+from trunkline.spark.log_reading import LogOptions
+from trunkline.spark.log_source import LogSource
 from trunkline.spark.plan import Range
 
 

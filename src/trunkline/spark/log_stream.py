@@ -1,0 +1,223 @@
+"""`LogStreamReader`: topics as a stream that goes on where its checkpoint ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from trunkline.core import telemetry
+from trunkline.core.errors import PositionTrimmed
+from trunkline.log import calls, group_calls
+from trunkline.spark import connection, plan
+from trunkline.spark.arrivals import Arrivals
+from trunkline.spark.log_reading import LogOptions, LogPartition, LogReading, Place
+from trunkline.spark.plan import Range
+from trunkline.spark.positions import Positions
+from trunkline.spark.reading import StreamReading
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql.streaming.datasource import ReadLimit
+    from pyspark.sql.types import StructType
+
+    from trunkline.log.models import Ends
+
+logger = telemetry.get_logger(__name__)
+
+_MADE_ANEW = (
+    "Start with a new checkpoint, or with option failOnDataLoss=false, which reads it from its"
+    " beginning."
+)
+_PATIENCE = 0.5  # seconds that a stream with nothing to read waits for a wake-up
+
+
+class LogStreamReader(
+    LogReading, StreamReading[LogOptions], DataSourceStreamReader, SupportsTriggerAvailableNow
+):
+    """Reads on from where the checkpoint ends; wakes up when something is appended."""
+
+    def __init__(self, options: LogOptions, schema: StructType):
+        super().__init__(options, schema)
+        self._final: dict[Place, int] | None = None
+        self._newest: Positions | None = None
+        self._reported: Mapping[Place, int] = {}
+        self._trusted: int | None = None
+        self._arrivals: Arrivals | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        with connection.plain_errors():
+            ends = self._ends()
+            return _positions(ends, self._start(ends, "latest")).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self._options.max_offsets_per_trigger
+        return ReadMaxRows(most) if most else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        with connection.plain_errors():
+            self._final = _tips(self._ends())
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        with connection.plain_errors():
+            begin, ends = self._look(Positions.from_json(start))
+            self._note_progress(begin)
+            if not _news(begin.next, ends) and self._final is None:
+                self._wait()
+                begin, ends = self._look(begin)
+            tips = _tips(ends)
+            if self._final is not None:
+                tips = {place: min(tip, self._final.get(place, 1)) for place, tip in tips.items()}
+            tips = {place: max(tip, begin.next.get(place, 1)) for place, tip in tips.items()}
+            if isinstance(limit, ReadMaxRows):
+                known = {place: begin.next.get(place, 1) for place in tips}
+                tips = plan.limit(known, tips, limit.max_rows)
+            return _positions(ends, tips).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return self._newest.to_json() if self._newest else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        with connection.plain_errors():
+            begin, stop = Positions.from_json(start), Positions.from_json(end)
+            ends = self._ends()
+            begin = self._within(self._these_topics(begin, ends), ends)
+            stop = self._this_life(self._planned(stop, ends), ends)
+            ranges = [
+                self._there(Range(*place, begin.next.get(place, 1), until - 1), ends.get(place))
+                for place, until in stop.next.items()
+                if until > begin.next.get(place, 1)
+            ]
+            return [LogPartition(one) for one in plan.split(ranges, self._options.min_partitions)]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        with connection.plain_errors():
+            self._note_progress(Positions.from_json(end))
+
+    def stop(self) -> None:
+        if self._arrivals:
+            self._arrivals.close()
+
+    def _wait(self) -> None:
+        if self._arrivals is None:
+            self._arrivals = Arrivals(
+                self.dsn, [f"log:{name}:" for name in self._options.subscribe]
+            )
+        self._arrivals.wait(_PATIENCE)
+
+    def _look(self, noted: Positions) -> tuple[Positions, dict[Place, Ends]]:
+        """Where a stream goes on in what is there now."""
+        ends = self._ends()
+        begin = self._this_life(self._these_topics(noted, ends), ends)
+        begin = self._within(begin, ends)
+        self._newest = _positions(ends, _tips(ends))
+        return begin, ends
+
+    def _these_topics(self, noted: Positions, ends: Mapping[Place, Ends]) -> Positions:
+        """Positions in a topic that was made anew are refused, or it is read from its beginning."""
+        again = {
+            place: ends[place].first_offset for place in self._of_others(noted, ends) & ends.keys()
+        }
+        return Positions(noted.incarnation, {**noted.next, **again}, _topic_ids(ends))
+
+    def _planned(self, stop: Positions, ends: Mapping[Place, Ends]) -> Positions:
+        """Where a batch ends; of a topic that was made anew since then nothing is read."""
+        gone = self._of_others(stop, ends)
+        kept = {place: offset for place, offset in stop.next.items() if place not in gone}
+        return Positions(stop.incarnation, kept, stop.topic_ids)
+
+    def _of_others(self, noted: Positions, ends: Mapping[Place, Ends]) -> set[Place]:
+        """The places in topics that bear the name of one that was deleted."""
+        present = _topic_ids(ends)
+        others = {
+            topic for topic, known in noted.topic_ids.items() if present.get(topic, known) != known
+        }
+        for topic in sorted(others):
+            if self._options.fail_on_data_loss:
+                raise PositionTrimmed(
+                    f'topic "{topic}" was deleted and made anew since the checkpoint was written.',
+                    hint=_MADE_ANEW,
+                )
+            logger.warning("topic was made anew", topic=topic)
+        return {place for place in noted.next if place[0] in others}
+
+    def _this_life(self, noted: Positions, ends: Mapping[Place, Ends]) -> Positions:
+        """Positions of another life of the server: right in this history, or refused."""
+        present = next(iter(ends.values())).incarnation
+        if noted.incarnation == present or self._trusted == noted.incarnation:
+            return noted
+        for (topic, partition), offset in noted.next.items():
+            if (topic, partition) in ends and offset > ends[topic, partition].first_offset:
+                connection.db(self.dsn).run(
+                    calls.position_check(topic, partition, offset, noted.incarnation)
+                )
+        self._trusted = noted.incarnation
+        return noted
+
+    def _within(self, noted: Positions, ends: Mapping[Place, Ends]) -> Positions:
+        """Positions behind the end of a partition are refused, or it is read from its beginning."""
+        ahead = {
+            place: offset
+            for place, offset in noted.next.items()
+            if place in ends and offset > ends[place].last_offset + 1
+        }
+        for (topic, partition), offset in ahead.items():
+            end = ends[topic, partition]
+            if self._options.fail_on_data_loss:
+                raise PositionTrimmed(
+                    f'the next offset of partition {partition} of "{topic}" is'
+                    f" {end.last_offset + 1}, the checkpoint goes on at {offset}.",
+                    hint=f"The topic was deleted and made anew. {_MADE_ANEW}",
+                )
+            logger.warning("topic was made anew", topic=topic, partition=partition, asked=offset)
+        again = {place: ends[place].first_offset for place in ahead}
+        return Positions(noted.incarnation, {**noted.next, **again}, noted.topic_ids)
+
+    def _note_progress(self, done: Positions) -> None:
+        """Show the lag under the group; Spark's own commit comes late, and never for the last."""
+        group, newest = self._options.group_id, self._newest
+        if group is None or newest is None or done.next == self._reported:
+            return
+        for topic in self._options.subscribe:
+            present = newest.topic_ids[topic]
+            if done.topic_ids.get(topic, present) != present:
+                continue
+            places = {
+                place: offset
+                for place, offset in done.next.items()
+                if place[0] == topic and offset <= newest.next.get(place, 0)
+            }
+            connection.db(self.dsn).run(
+                group_calls.progress(
+                    topic,
+                    group,
+                    [partition for _, partition in places],
+                    [offset - 1 for offset in places.values()],
+                )
+            )
+        self._reported = done.next
+
+
+def _positions(ends: Mapping[Place, Ends], offsets: Mapping[Place, int]) -> Positions:
+    return Positions(next(iter(ends.values())).incarnation, offsets, _topic_ids(ends))
+
+
+def _topic_ids(ends: Mapping[Place, Ends]) -> dict[str, int]:
+    return {topic: end.topic_id for (topic, _), end in ends.items()}
+
+
+def _tips(ends: Mapping[Place, Ends]) -> dict[Place, int]:
+    return {place: end.last_offset + 1 for place, end in ends.items()}
+
+
+def _news(start: Mapping[Place, int], ends: Mapping[Place, Ends]) -> bool:
+    return any(tip > start.get(place, 1) for place, tip in _tips(ends).items())
