@@ -36,15 +36,16 @@ def session(dsn: str) -> Iterator[Session]:
         yield demo
 
 
+HELD = "trunkline._cursor_hold((select resource from trunkline.cursor_key where cursor_id = %s))"
+
+
 def ensure(session: Session, resource: str) -> int:
     number: int = ask(session, "select trunkline._cursor_ensure(%s)", [resource])
     return number
 
 
 def move(session: Session, cursor: int, up_to: int, state: str | None = None) -> None:
-    with session.transaction():
-        session.execute("select trunkline._cursor_lock(%s)", [cursor])
-        session.execute("select trunkline._cursor_write(%s, %s, %s)", [cursor, up_to, state])
+    session.execute(f"select trunkline._cursor_move({HELD}, %s, %s)", [cursor, up_to, state])
 
 
 def position(session: Session, cursor: int) -> int | None:
@@ -116,14 +117,31 @@ def test_the_last_word_counts_in_whatever_slot_it_stands(session: Session) -> No
 def test_who_moves_a_cursor_makes_the_next_one_wait(two_sessions: TwoSessions) -> None:
     a, b, watcher = two_sessions.a, two_sessions.b, two_sessions.watcher
     cursor = ensure(watcher, "r")
-    a.execute("select trunkline._cursor_lock(%s)", [cursor])
-    a.execute("select trunkline._cursor_write(%s, 7)", [cursor])
-    locking = two_sessions.later(b, "select trunkline._cursor_lock(%s)", [cursor])
+    move(a, cursor, 7)
+    locking = two_sessions.later(b, f"select {HELD}", [cursor])
     two_sessions.blocked_by(a, b)
     assert position(watcher, cursor) is None
     a.commit()
     locking.result(10)
     assert position(b, cursor) == 7
+
+
+def test_a_cursor_is_not_moved_twice_from_one_place(session: Session) -> None:
+    cursor = ensure(session, "r")
+    with pytest.raises(psycopg.errors.NoDataFound):
+        session.execute(
+            f"select trunkline._cursor_move(h, 1), trunkline._cursor_move(h, 2) from {HELD} h",
+            [cursor],
+        )
+    assert position(session, cursor) is None
+
+
+def test_a_cursor_is_moved_on_from_where_the_first_move_brought_it(session: Session) -> None:
+    cursor = ensure(session, "r")
+    session.execute(
+        f"select trunkline._cursor_move(trunkline._cursor_move(h, 1), 2) from {HELD} h", [cursor]
+    )
+    assert position(session, cursor) == 2
 
 
 def test_a_move_that_is_rolled_back_has_not_been(session: Session) -> None:

@@ -7,20 +7,17 @@ returns void language plpgsql security definer set search_path = pg_catalog, pg_
 declare
   present trunkline.broker_group := trunkline._broker_group_row(group_name);
   name text := trunkline._broker_resource(present.group_id, handler, lane);
-  number bigint;
   latest trunkline.cursor;
 begin
-  select k.cursor_id into number from trunkline.cursor_key k where k.resource = name;
-  if not found then
+  if not exists (select from trunkline.cursor_key k where k.resource = name) then
     perform trunkline._broker_handler_row(present, handler);
     perform trunkline._raise('TL422', format('group "%s" has lanes 0 to %s, got %s.', group_name, present.lanes - 1, coalesce(lane::text, 'NULL')));
   elsif up_to is null or up_to > trunkline._broker_delivered() then
     perform trunkline._raise('TL422', format('delivery %s does not exist yet.', coalesce(up_to::text, 'NULL')));
   end if;
-  perform trunkline._cursor_lock(number);
-  latest := trunkline._cursor_latest(number);
+  latest := trunkline._cursor_hold(name);
   if up_to > latest.up_to or (up_to = latest.up_to and cuts <> coalesce(latest.state -> 'cuts', '[]')) then
-    perform trunkline._cursor_write(number, up_to, case when cuts is not null then jsonb_build_object('cuts', cuts) end);
+    perform trunkline._cursor_move(latest, up_to, case when cuts is not null then jsonb_build_object('cuts', cuts) end);
   end if;
   perform trunkline._owner_check(name, epoch);
 end $$;

@@ -2,9 +2,6 @@
    makes the topic, so that no event that is published after it has committed can be missed. */
 create or replace function trunkline._broker_forward_start(topic_id int)
 returns void language plpgsql as $$
-declare
-  number bigint := trunkline._cursor_ensure(trunkline._broker_forward_resource(topic_id));
 begin
-  perform trunkline._cursor_lock(number);
-  perform trunkline._cursor_write(number, trunkline.broker_head());
+  perform trunkline._cursor_move(trunkline._cursor_hold(trunkline._broker_forward_resource(topic_id)), trunkline.broker_head());
 end $$;

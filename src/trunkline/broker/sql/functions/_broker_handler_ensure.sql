@@ -10,7 +10,6 @@ declare
   before bigint;
   begins bigint;
   lanes int;
-  number bigint;
 begin
   if handler is null or handler !~ '^[^[:cntrl:]]{0,200}$' then
     perform trunkline._raise('TL422', format('the name of a handler has at most 200 characters, none of them a control character, got %s.', coalesce(quote_literal(left(handler, 80)), 'NULL')));
@@ -30,9 +29,7 @@ begin
     values (_broker_handler_ensure.group_id, _broker_handler_ensure.handler,
             case when subscription is not null then array[subscription] end, coalesce(ordering, 'strict'));
     for lane in 0 .. lanes - 1 loop
-      number := trunkline._cursor_ensure(trunkline._broker_resource(group_id, handler, lane));
-      perform trunkline._cursor_lock(number);
-      perform trunkline._cursor_write(number, begins);
+      perform trunkline._cursor_move(trunkline._cursor_hold(trunkline._broker_resource(group_id, handler, lane)), begins);
     end loop;
     return;
   end if;

@@ -43,7 +43,7 @@ begin
      where s.subscription = late.subscription;
   end if;
   if delivered > (latest.state ->> 'deliveries')::bigint then
-    perform trunkline._cursor_write(number, latest.up_to, jsonb_build_object('deliveries', delivered));
+    perform trunkline._cursor_move(latest, latest.up_to, jsonb_build_object('deliveries', delivered));
   end if;
   return greatest(reached - began, 1);
 end $$;

@@ -25,7 +25,7 @@ begin
     continue when not found;
     latest := trunkline._cursor_latest(behind.cursor_id);
     if latest.up_to = behind.up_to then
-      perform trunkline._cursor_write(behind.cursor_id, last_one, latest.state);
+      perform trunkline._cursor_move(latest, last_one, latest.state);
     end if;
   end loop;
   return false;

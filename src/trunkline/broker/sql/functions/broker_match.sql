@@ -52,7 +52,7 @@ begin
       found_ := trunkline._match_find(null);
     end;
   end if;
-  perform trunkline._cursor_write(number, up_to, jsonb_build_object('deliveries', trunkline._match_deliver(
+  perform trunkline._cursor_move(latest, up_to, jsonb_build_object('deliveries', trunkline._match_deliver(
     (latest.state ->> 'deliveries')::bigint, latest.up_to + 1, trunkline._match_buckets(batch), found_.places, found_.subscriptions)));
   return up_to - latest.up_to;
 end $$;

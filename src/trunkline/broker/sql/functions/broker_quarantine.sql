@@ -8,7 +8,7 @@ declare
   many int;
 begin
   -- a round under way would find matches that are found again later
-  perform trunkline._cursor_lock(k.cursor_id) from trunkline.cursor_key k where k.resource = 'broker:matcher';
+  perform trunkline._cursor_hold('broker:matcher');
   late := trunkline._match_late_held();
   matched := trunkline._broker_matched();
   -- no event is to blame: none is left out when they are resumed

@@ -6,7 +6,7 @@ returns table (in_lane int, after bigint) language plpgsql security definer set 
 declare
   present trunkline.broker_group := trunkline._broker_group_row(group_name);
   last_one bigint := trunkline._broker_delivered();
-  number bigint;
+  held trunkline.cursor;
 begin
   perform trunkline._broker_handler_row(present, handler);
   if (at_time is null) = (up_to is null) then
@@ -20,13 +20,12 @@ begin
   end if;
   for in_lane in select g from generate_series(0, present.lanes - 1) g where lane is null or g = lane loop
     -- in the order of broker_commit(), or the two could wait for each other
-    number := trunkline._cursor_ensure(trunkline._broker_resource(present.group_id, handler, in_lane));
-    perform trunkline._cursor_lock(number);
+    held := trunkline._cursor_hold(trunkline._broker_resource(present.group_id, handler, in_lane));
     -- a hand-over to nobody: waits for acknowledgements under way, refuses those to come
     update trunkline.owner o set epoch = o.epoch + 1, process = null, since = clock_timestamp() where o.resource = trunkline._broker_resource(present.group_id, handler, in_lane);
     after := coalesce(case when up_to is not null then greatest(up_to, present.trimmed_to) end,
       (select d.first - 1 from trunkline.delivery d where d.group_id = present.group_id and d.lane = in_lane and d.at >= at_time order by d.first limit 1), last_one);
-    perform trunkline._cursor_write(number, after);
+    perform trunkline._cursor_move(held, after);
     return next;
   end loop;
   perform pg_notify('trunkline', format('broker:group:%s:', present.group_id));

@@ -8,8 +8,8 @@ language plpgsql as $$
 #variable_conflict use_variable
 declare
   part trunkline.log_partition := trunkline._log_partition_row(topic, partition);
-  cursor_id bigint := trunkline._cursor_ensure(trunkline._log_resource(part.topic_id, group_name, partition));
-  seen trunkline.cursor := trunkline._cursor_latest(cursor_id);
+  resource text := trunkline._log_resource(part.topic_id, group_name, partition);
+  seen trunkline.cursor := trunkline._cursor_latest(trunkline._cursor_ensure(resource));
   tail bigint := trunkline._log_tail(part);
   due bigint;
   old record;
@@ -20,12 +20,10 @@ begin
     return;
   end if;
   perform trunkline._isolation_check('A claim');
-  perform trunkline._cursor_lock(cursor_id);
-  seen := trunkline._cursor_latest(cursor_id);
+  seen := trunkline._cursor_hold(resource);
   seen.up_to := coalesce(seen.up_to, trunkline._log_first(part) - 1);
   if begins is not null and seen.up_to < part.first_offset - 1 then
-    seen.up_to := trunkline._log_start(topic, part, begins) - 1;
-    perform trunkline._cursor_write(cursor_id, seen.up_to);
+    seen := trunkline._cursor_move(seen, trunkline._log_start(topic, part, begins) - 1);
   end if;
   if seen.up_to > tail - max_messages then  -- what came while we waited for the lock may complete the range
     tail := trunkline._log_tail(part);
@@ -79,6 +77,6 @@ begin
   if deadline is not null then
     others := others || jsonb_build_object('claim', claim, 'first_offset', first_offset, 'last_offset', last_offset, 'deadline', expires, 'attempts', attempts, 'process', process, 'reason', reason);
   end if;
-  perform trunkline._cursor_write(cursor_id, greatest(seen.up_to, last_offset), nullif(others, '[]'));
+  perform trunkline._cursor_move(seen, greatest(seen.up_to, last_offset), nullif(others, '[]'));
   return next;
 end $$;

@@ -3,13 +3,11 @@ create or replace function trunkline._log_claim_change(topic text, group_name te
 returns void language plpgsql as $$
 declare
   part trunkline.log_partition := trunkline._log_partition_row(topic, partition);
-  cursor_id bigint := trunkline._cursor_ensure(trunkline._log_resource(part.topic_id, group_name, partition));
   seen trunkline.cursor;
   changed jsonb;
 begin
   perform trunkline._isolation_check('A change of a claim');
-  perform trunkline._cursor_lock(cursor_id);
-  seen := trunkline._cursor_latest(cursor_id);
+  seen := trunkline._cursor_hold(trunkline._log_resource(part.topic_id, group_name, partition));
   if not exists (select from trunkline._log_claims(seen.state) c where c.claim = _log_claim_change.claim) then
     perform trunkline._raise('TL423', format('claim %s of group "%s" is not in flight.', claim, group_name),
       'It was acknowledged, or its deadline passed and somebody else has it.', jsonb_build_object('claim', claim));
@@ -17,5 +15,5 @@ begin
   select jsonb_agg(case when (c ->> 'claim')::bigint = _log_claim_change.claim then c || jsonb_strip_nulls(jsonb_build_object('deadline', _log_claim_change.deadline, 'reason', _log_claim_change.reason)) else c end)
     into changed from jsonb_array_elements(seen.state) c
    where (c ->> 'claim')::bigint <> _log_claim_change.claim or _log_claim_change.deadline is not null;
-  perform trunkline._cursor_write(cursor_id, seen.up_to, changed);
+  perform trunkline._cursor_move(seen, seen.up_to, changed);
 end $$;

@@ -5,7 +5,6 @@ returns boolean language plpgsql as $$
 declare
   part trunkline.log_partition;
   present text;
-  cursor_id bigint;
 begin
   select g.mode into present from trunkline.log_group g where g.topic_id = settings.topic_id and g.group_name = _log_group_ensure.group_name;
   if not found then
@@ -20,9 +19,8 @@ begin
       -- epochs go on where a topic of this name had this group: see log_delete()
       perform trunkline._owners_move(format('gone:%s:%s:', settings.topic, group_name), format('log:%s:%s:', settings.topic_id, group_name));
       for part in select p.* from trunkline.log_partition p where p.topic_id = settings.topic_id order by p.partition loop
-        cursor_id := trunkline._cursor_ensure(trunkline._log_resource(settings.topic_id, group_name, part.partition));
-        perform trunkline._cursor_lock(cursor_id);
-        perform trunkline._cursor_write(cursor_id, trunkline._log_start(settings.topic, part, start) - 1);
+        perform trunkline._cursor_move(trunkline._cursor_hold(trunkline._log_resource(settings.topic_id, group_name, part.partition)),
+                                       trunkline._log_start(settings.topic, part, start) - 1);
       end loop;
       return true;
     end if;

@@ -11,12 +11,10 @@ returns void language plpgsql security definer set search_path = pg_catalog, pg_
 declare
   part trunkline.log_partition := trunkline._log_partition_row(topic, partition);
   resource text := trunkline._log_resource(part.topic_id, group_name, partition);
-  cursor_id bigint;
+  held trunkline.cursor := trunkline._cursor_hold(resource);
   tail bigint;
 begin
-  cursor_id := trunkline._cursor_ensure(resource);
-  perform trunkline._cursor_lock(cursor_id);
-  if coalesce(up_to > coalesce((trunkline._cursor_latest(cursor_id)).up_to, 0), true) then
+  if coalesce(up_to > coalesce(held.up_to, 0), true) then
     tail := trunkline._log_tail(part);
     if up_to > tail and current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
       raise exception using errcode = '40001', message = format('could not serialize commit: the snapshot of this transaction ends at offset %s', tail);
@@ -35,7 +33,7 @@ begin
         perform trunkline._log_check_archived(topic, part, up_to, incarnation);
       end if;
     end if;
-    perform trunkline._cursor_write(cursor_id, up_to);
+    perform trunkline._cursor_move(held, up_to);
   end if;
   perform trunkline._owner_check(resource, epoch);
 end $$;

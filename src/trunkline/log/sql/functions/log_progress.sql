@@ -8,7 +8,7 @@ declare
   part trunkline.log_partition;
   place record;
   name text;
-  cursor_id bigint;
+  held trunkline.cursor;
   tail bigint;
 begin
   if cardinality(partitions) is distinct from cardinality(up_to) then
@@ -21,8 +21,7 @@ begin
     if exists (select from trunkline.owner o where o.resource = name and trunkline._lease_living(o.process)) then
       perform trunkline._raise('TL409', format('partition %s of group "%s" has a living member.', place.partition, group_name), 'Give the reader another group.');
     end if;
-    cursor_id := trunkline._cursor_ensure(name);
-    if coalesce(place.up_to > coalesce((trunkline._cursor_latest(cursor_id)).up_to, 0), true) then
+    if coalesce(place.up_to > coalesce((trunkline._cursor_latest(trunkline._cursor_ensure(name))).up_to, 0), true) then
       tail := trunkline._log_tail(part);
       if place.up_to > tail and current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
         raise exception using errcode = '40001', message = format('could not serialize progress: the snapshot of this transaction ends at offset %s', tail);
@@ -30,9 +29,9 @@ begin
         perform trunkline._raise('TL422', format('partition %s of "%s" ends at %s, cannot note %s.', place.partition, topic, tail, coalesce(place.up_to::text, 'NULL')),
           '', jsonb_build_object('last', tail, 'asked', place.up_to));
       end if;
-      perform trunkline._cursor_lock(cursor_id);
-      if place.up_to > coalesce((trunkline._cursor_latest(cursor_id)).up_to, 0) then
-        perform trunkline._cursor_write(cursor_id, place.up_to);
+      held := trunkline._cursor_hold(name);
+      if place.up_to > coalesce(held.up_to, 0) then
+        perform trunkline._cursor_move(held, place.up_to);
       end if;
     end if;
   end loop;

@@ -8,7 +8,6 @@ declare
   settings trunkline.log_topic := trunkline._log_topic_row(topic);
   part trunkline.log_partition;
   name text;
-  cursor_id bigint;
 begin
   if not exists (select from trunkline.log_group g where g.topic_id = settings.topic_id and g.group_name = log_seek.group_name) then
     perform trunkline._raise('TL404', format('topic "%s" has no group "%s".', topic, group_name), 'List groups with log_groups().');
@@ -20,9 +19,7 @@ begin
     to_partition := part.partition;
     from_offset := trunkline._log_start(topic, part, start);
     name := trunkline._log_resource(part.topic_id, group_name, part.partition);
-    cursor_id := trunkline._cursor_ensure(name);
-    perform trunkline._cursor_lock(cursor_id);
-    perform trunkline._cursor_write(cursor_id, from_offset - 1);
+    perform trunkline._cursor_move(trunkline._cursor_hold(name), from_offset - 1);
     update trunkline.owner o set epoch = o.epoch + 1, process = null, since = clock_timestamp() where o.resource = name;
     return next;
   end loop;

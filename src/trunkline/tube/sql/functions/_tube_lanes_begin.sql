@@ -3,7 +3,6 @@
 create or replace function trunkline._tube_lanes_begin(tube trunkline.tube, up_to bigint)
 returns void language plpgsql as $$
 declare
-  cursor_id bigint;
   highest bigint := (select max(o.epoch) from trunkline.owner o
                       where o.resource like format('tube:%s:%%', tube.tube_id) or o.resource = 'gone:tube:' || tube.tube);
 begin
@@ -12,9 +11,7 @@ begin
   on conflict on constraint owner_pkey do update set epoch = excluded.epoch, process = null, since = excluded.since;
   for lane in 0 .. tube.lanes - 1 loop
     for priority in 0 .. 1 loop
-      cursor_id := trunkline._cursor_ensure(trunkline._tube_resource(tube, lane, priority));
-      perform trunkline._cursor_lock(cursor_id);
-      perform trunkline._cursor_write(cursor_id, up_to);
+      perform trunkline._cursor_move(trunkline._cursor_hold(trunkline._tube_resource(tube, lane, priority)), up_to);
     end loop;
   end loop;
 end $$;

@@ -4,18 +4,19 @@ create or replace function trunkline.tube_ack(tube text, lane int, epoch bigint,
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   present trunkline.tube := trunkline._tube_row(tube);
-  cursor_id bigint;
+  name text;
+  latest trunkline.cursor;
   done record;
 begin
   for done in select * from (values (0, live_up_to), (1, backfill_up_to)) v (priority, up_to) where v.up_to is not null loop
     if done.up_to > trunkline.tube_head() then
       perform trunkline._raise('TL422', format('position %s is not numbered yet.', done.up_to));
     end if;
-    select k.cursor_id into cursor_id from trunkline.cursor_key k where k.resource = trunkline._tube_resource(present, lane, done.priority);
-    if found then
-      perform trunkline._cursor_lock(cursor_id);
-      if done.up_to > (trunkline._cursor_latest(cursor_id)).up_to then
-        perform trunkline._cursor_write(cursor_id, done.up_to);
+    name := trunkline._tube_resource(present, lane, done.priority);
+    if exists (select from trunkline.cursor_key k where k.resource = name) then
+      latest := trunkline._cursor_hold(name);
+      if done.up_to > latest.up_to then
+        perform trunkline._cursor_move(latest, done.up_to);
       end if;
     end if;
   end loop;
