@@ -93,7 +93,8 @@ THEMES = {
         "History": "incarnation",
         "Upkeep": "maintain duty_list ring_list doctor_blockers rings_rotate leases_expire",
         "For capabilities: rings": "_ring_create _ring_current _ring_rotate _ring_free _ring_grow",
-        "For capabilities: cursors": "_cursor_ensure _cursor_hold _cursor_latest _cursor_move _cursor_write",
+        "For capabilities: cursors": "_cursor_ensure _cursor_hold _cursor_latest _cursor_move "
+        "_cursor_write",
         "For capabilities: sequences and ticks": "_sequence_create _tick_take _tick_latest "
         "_sequence_rows",
         "For capabilities: fencing and errors": "_owner_check _raise",
