@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -10,8 +11,10 @@ import pytest
 
 from trunkline.broker import bench as broker_bench
 from trunkline.core.errors import Invalid
+from trunkline.log.batches import pack
 from trunkline.log.bench import CELLS, run
 from trunkline.log.bench.baseline import Baseline
+from trunkline.log.bench.least import Least
 from trunkline.log.bench.measure import Row, Slice, Target, figures, ratio
 from trunkline.log.bench.messages import make_messages
 from trunkline.log.bench.report import table
@@ -42,7 +45,7 @@ def test_every_cell_runs_and_says_what_it_found(dsn: str, cell: str) -> None:
 
 def test_the_broker_is_measured_against_the_same_deliveries(dsn: str) -> None:
     result = broker_bench.run(dsn, quick=True, only="deliver", runs=1)
-    assert [row["cell"] for row in result["cells"]] == ["deliver"] * 6
+    assert [row["cell"] for row in result["cells"]] == ["deliver"] * 8
     assert all(row["result"] > 0 for row in result["cells"])
     json.dumps(result)
     with psycopg.connect(dsn) as connection:
@@ -111,3 +114,18 @@ def test_messages_are_of_one_size_and_come_again_the_same() -> None:
     assert {len(message) for message in messages} == {100}
     assert len(set(messages)) == 50
     assert make_messages(50, size=100) == messages
+
+
+def test_the_least_function_numbers_what_its_reader_finds(dsn: str, baseline: Baseline) -> None:
+    messages = make_messages(3, size=10)
+    with closing(Least(dsn)) as least:
+        for _ in range(3):
+            least.append(pack(messages))
+        first, second, third = least.read(0, 2) + least.read(6, 2)
+        assert [part.offsets for part in (first, second, third)] == [
+            [1, 2, 3],
+            [4, 5, 6],
+            [7, 8, 9],
+        ]
+        assert third.values == messages
+        least.commit(9)

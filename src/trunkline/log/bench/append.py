@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import count
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from trunkline.log import calls
 from trunkline.log.batches import Codec, pack
+from trunkline.log.bench.least import Least
 from trunkline.log.bench.measure import (
     Contender,
     Row,
@@ -39,7 +41,7 @@ async def append(lab: Lab) -> AsyncGenerator[Row]:
             _producer(lab, small, make_keys(500)), Target(at_least=2.3)
         ),
     }
-    for row in await compare_all(lab, "append", contenders, baseline=_baseline(lab, small)):
+    for row in await _compare(lab, one, small, contenders):
         yield row
     for row in await _two_writers(lab):
         yield row
@@ -48,8 +50,21 @@ async def append(lab: Lab) -> AsyncGenerator[Row]:
         f"{one}, bare": Contender(_bare(lab, large, Codec.NONE), enough),
         f"{one}, bare, zstd": Contender(_bare(lab, large, Codec.ZSTD), enough),
     }
-    for row in await compare_all(lab, "append", contenders, baseline=_baseline(lab, large)):
+    for row in await _compare(lab, one, large, contenders):
         yield row
+
+
+async def _compare(
+    lab: Lab, case: str, messages: list[bytes], contenders: dict[str, Contender]
+) -> list[Row]:
+    """Ours against the baseline, with the least that a function could do beside them."""
+    with closing(Least(lab.dsn)) as least:
+
+        async def work() -> int:
+            return least.append(pack(messages))
+
+        contenders[f"{case}, the least function"] = Contender(calling(work))
+        return await compare_all(lab, "append", contenders, baseline=_baseline(lab, messages))
 
 
 async def single(lab: Lab) -> AsyncGenerator[Row]:

@@ -7,11 +7,14 @@ before the clock starts, on both sides.
 from __future__ import annotations
 
 import time
+from contextlib import closing
+from itertools import chain
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from trunkline.log import calls
 from trunkline.log.batches import pack
+from trunkline.log.bench.least import Least
 from trunkline.log.bench.measure import Contender, Row, Slice, Target, compare_all
 from trunkline.log.bench.messages import make_messages
 
@@ -19,9 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from typing import Any
 
+    import pyarrow as pa
+
     from trunkline.log.bench.lab import Lab
     from trunkline.log.bench.measure import Side, Work
     from trunkline.log.consumer import Batch
+    from trunkline.log.decoding import DecodedBatch
 
 _RANGE = 5000
 _BATCH = 500
@@ -30,7 +36,13 @@ _BATCH = 500
 async def consume(lab: Lab) -> AsyncGenerator[Row]:
     """All of a backlog, by an assigned consumer and by shared claims."""
     backlog = 20_000 if lab.quick else 200_000
-    topic = _fill(lab, backlog)
+    with closing(Least(lab.dsn)) as least:
+        for row in await _compared(lab, least, backlog):
+            yield row
+
+
+async def _compared(lab: Lab, least: Least, backlog: int) -> list[Row]:
+    topic = _fill(lab, least, backlog)
 
     def ours(mode: str, take: Callable[[Batch], Any]) -> Side:
         return _ours(lab, topic, backlog, mode, take)
@@ -41,19 +53,30 @@ async def consume(lab: Lab) -> AsyncGenerator[Row]:
         f"{ranges}, shared, values": Contender(ours("shared", lambda b: b.values), enough),
         f"{ranges}, assigned, Arrow": Contender(ours("assigned", lambda b: b.to_arrow()), enough),
         f"{ranges}, assigned, messages": Contender(ours("assigned", lambda b: b.messages)),
+        f"{ranges}, the least reader, values": Contender(_least(least, backlog, _values)),
+        f"{ranges}, the least reader, Arrow": Contender(_least(least, backlog, _table)),
     }
-    found = await compare_all(lab, "consume", contenders, baseline=_baseline(lab, backlog))
-    for row in found:
-        yield row
+    return await compare_all(lab, "consume", contenders, baseline=_baseline(lab, backlog))
 
 
-def _fill(lab: Lab, backlog: int) -> str:
+def _values(parts: list[DecodedBatch]) -> list[bytes | None]:
+    return [*chain.from_iterable(part.values for part in parts)]
+
+
+def _table(parts: list[DecodedBatch]) -> pa.Table:
+    from trunkline.log import arrow
+
+    return arrow.table(parts)
+
+
+def _fill(lab: Lab, least: Least, backlog: int) -> str:
     topic = lab.create("consume")
     messages = make_messages(_BATCH, size=100)
     batch = pack(messages)
     for _ in range(backlog // _BATCH):
         lab.db.run(calls.append_batch(topic, 0, batch))
         lab.baseline.append(messages)
+        least.append(batch)
     lab.baseline.analyze()
     return topic
 
@@ -70,6 +93,22 @@ def _ours(lab: Lab, topic: str, backlog: int, mode: str, take: Callable[[Batch],
                 return n
 
             return await _all(backlog, work)
+
+    return side
+
+
+def _least(least: Least, backlog: int, take: Callable[[list[DecodedBatch]], Any]) -> Side:
+    async def side(_seconds: float) -> Slice:
+        seen = 0
+
+        async def work() -> int:
+            nonlocal seen
+            n = len(take(least.read(seen, _RANGE // _BATCH)))
+            seen += n
+            least.commit(seen)
+            return n
+
+        return await _all(backlog, work)
 
     return side
 
