@@ -90,7 +90,7 @@ def backfill(
     """Emit every row anew, in chunks, behind live changes; services or --watch do the work."""
     from trunkline.cli import inputs
     from trunkline.core.errors import BadRequest
-    from trunkline.tube import calls
+    from trunkline.tube import backfill_calls
 
     flags = {"--status": status, "--pause": pause, "--resume": resume, "--cancel": cancel}
     told = [name for name, on in flags.items() if on]
@@ -98,19 +98,21 @@ def backfill(
         raise BadRequest(f"{' and '.join(told)} are two things.", hint="Choose one.")
     with invocation.session() as session:
         if pause or resume:
-            say(f"{session.run(calls.backfill_pause(tube, pause=pause))} backfills changed.")
+            changed = session.run(backfill_calls.pause(tube, pause=pause))
+            say(f"{counted(changed, 'backfill')} changed.")
         elif cancel:
-            say(f"{session.run(calls.backfill_cancel(tube))} backfills given up.")
+            given_up = session.run(backfill_calls.cancel(tube))
+            say(f"{counted(given_up, 'backfill')} given up.")
         elif not status:
             wait = None if throttle is None else inputs.duration(throttle, option="--throttle")
             session.run(
-                calls.backfill_schedule(
+                backfill_calls.schedule(
                     tube, relation=relation, order_by=order_by, chunk=chunk, throttle=wait
                 )
             )
             if watch:
                 _work(session, tube)
-        rows = session.run(calls.backfill_status(tube))
+        rows = session.run(backfill_calls.status(tube))
     invocation.print(rows, columns=_BACKFILLS, nothing="No backfills.")
 
 
@@ -178,10 +180,10 @@ def _work(session: Session, tube: str) -> None:
     """Do the backfills of a tube chunk by chunk, with a bar on a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-    from trunkline.tube import calls
+    from trunkline.tube import backfill_calls
 
     def active() -> "list[Backfill]":
-        return [row for row in session.run(calls.backfill_status(tube)) if row.active]
+        return [row for row in session.run(backfill_calls.status(tube)) if row.active]
 
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console(talk=True)) as bars:
@@ -190,7 +192,7 @@ def _work(session: Session, tube: str) -> None:
             for row in rows:
                 if row.backfill not in tasks:
                     tasks[row.backfill] = bars.add_task(row.relation)
-                more = session.run(calls.backfill_step(row.backfill))
+                more = session.run(backfill_calls.step(row.backfill))
                 bars.update(
                     tasks[row.backfill],
                     completed=row.keys_done,

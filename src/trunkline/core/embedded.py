@@ -38,6 +38,7 @@ import psycopg
 from psycopg import sql
 
 from trunkline.core.binaries import Account, Binaries, find_account, find_binaries, run
+from trunkline.core.directories import insist_on_owner, lock_file, make_directory
 from trunkline.core.errors import BadRequest, Unavailable
 from trunkline.core.postmaster import defuse_pidfile, postmaster_of, wait
 from trunkline.core.settings import Settings, find_dsn
@@ -236,8 +237,8 @@ class Server:
 
     def _lock(self, name: str, kind: int, account: Account | None) -> int:
         try:
-            _make_directory(self.directory, account)
-            return _lock_file(self.directory / name, kind, account)
+            make_directory(self.directory, account)
+            return lock_file(self.directory / name, kind, account)
         except OSError as error:
             raise Unavailable(
                 f"no server can be kept in {self.directory}: {error.strerror}.",
@@ -263,8 +264,8 @@ class Server:
         defuse_pidfile(self.data)
         sockets = Path(self._sockets())
         if sockets != self.directory:
-            _make_directory(sockets, account)
-            _insist_on_owner(sockets, account)
+            make_directory(sockets, account)
+            insist_on_owner(sockets, account)
         for leftover in (self._socket, f"{self._socket}.lock"):
             (sockets / leftover).unlink(missing_ok=True)
         self._set_log_aside()
@@ -381,40 +382,3 @@ class Server:
         tail = self.log_tail(8)
         text = "\n".join(part.strip() for part in (said, tail and f"{self.log}:\n{tail}") if part)
         raise Unavailable(f"{what}:\n{text}\n", hint=hint, details={"log": str(self.log)})
-
-
-def _make_directory(directory: Path, account: Account | None) -> None:
-    """Make a private directory for the server, and its missing parents for all."""
-    for parent in reversed(directory.parents):
-        if not parent.exists():
-            parent.mkdir(exist_ok=True)
-            parent.chmod(0o755)
-    with suppress(FileExistsError):
-        directory.mkdir(mode=0o700)
-    # Only an empty one is given away: it is ours, or of one of us who was killed right here.
-    if account is not None and directory.lstat().st_uid == 0 and not any(directory.iterdir()):
-        os.chown(directory, account.uid, account.gid, follow_symlinks=False)
-
-
-def _insist_on_owner(directory: Path, account: Account | None) -> None:
-    """A place under the temporary directory may have been made by somebody else before us."""
-    found = directory.lstat()
-    owner = os.geteuid() if account is None else account.uid
-    if directory.is_symlink() or found.st_uid != owner or found.st_mode & 0o077:
-        raise Unavailable(
-            f"{directory} should be a private directory of the server, but is not.",
-            hint="Remove it, or set TRUNKLINE_HOME to a shorter path.",
-        )
-
-
-def _lock_file(path: Path, kind: int, account: Account | None) -> int:
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        # Root opens files in a directory of another account: never give away what is linked there.
-        if account is not None and os.fstat(file).st_nlink == 1:
-            os.fchown(file, account.uid, account.gid)
-        fcntl.flock(file, kind)
-    except BaseException:
-        os.close(file)
-        raise
-    return file

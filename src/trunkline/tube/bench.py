@@ -26,7 +26,7 @@ from trunkline.log.bench.measure import (
     percentile,
     ratio,
 )
-from trunkline.tube import calls
+from trunkline.tube import backfill_calls, calls
 from trunkline.tube.client import Tubes
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ async def backfill(lab: Lab) -> AsyncGenerator[Row]:
         quiet = [await _timed(live) for _ in range(200)]
         lab.db.run(calls.attach(_tube(lab), "bench_tube.bare"))
         [number] = lab.db.run(
-            calls.backfill_schedule(_tube(lab), relation="bench_tube.bare", chunk=20_000)
+            backfill_calls.schedule(_tube(lab), relation="bench_tube.bare", chunk=20_000)
         )
         busy: list[float] = []
         begin = time.perf_counter()

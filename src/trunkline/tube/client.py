@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
 from trunkline.core.errors import Invalid
-from trunkline.tube import calls
+from trunkline.tube import backfill_calls, calls
 from trunkline.tube.downstreams import make
 from trunkline.tube.downstreams.base import Downstream
 from trunkline.tube.downstreams.callable import CallableDownstream
@@ -47,11 +47,11 @@ class Tubes(AsyncFace):
     tick = awaited(calls.tick)
     parked = awaited(calls.parked)
     unpark = awaited(calls.unpark)
-    backfill_schedule = awaited(calls.backfill_schedule)
-    backfill_step = awaited(calls.backfill_step)
-    backfill_status = awaited(calls.backfill_status)
-    backfill_pause = awaited(calls.backfill_pause)
-    backfill_cancel = awaited(calls.backfill_cancel)
+    backfill_schedule = awaited(backfill_calls.schedule)
+    backfill_step = awaited(backfill_calls.step)
+    backfill_status = awaited(backfill_calls.status)
+    backfill_pause = awaited(backfill_calls.pause)
+    backfill_cancel = awaited(backfill_calls.cancel)
     downstream = awaited(calls.downstream)
     downstreams = awaited(calls.downstreams)
 
@@ -129,10 +129,10 @@ class SyncTubes(SyncFace):
     tick = blocking(calls.tick)
     parked = blocking(calls.parked)
     unpark = blocking(calls.unpark)
-    backfill_schedule = blocking(calls.backfill_schedule)
-    backfill_step = blocking(calls.backfill_step)
-    backfill_status = blocking(calls.backfill_status)
-    backfill_pause = blocking(calls.backfill_pause)
-    backfill_cancel = blocking(calls.backfill_cancel)
+    backfill_schedule = blocking(backfill_calls.schedule)
+    backfill_step = blocking(backfill_calls.step)
+    backfill_status = blocking(backfill_calls.status)
+    backfill_pause = blocking(backfill_calls.pause)
+    backfill_cancel = blocking(backfill_calls.cancel)
     downstream = blocking(calls.downstream)
     downstreams = blocking(calls.downstreams)

@@ -11,7 +11,7 @@ from trunkline.core import telemetry
 from trunkline.core.errors import Invalid, TrunklineError, Unavailable
 from trunkline.core.quiet import Quiet
 from trunkline.core.service import Service
-from trunkline.tube import calls
+from trunkline.tube import backfill_calls, calls
 from trunkline.tube.downstreams import check, make
 from trunkline.tube.enrichment import QueryEnricher, RowEnricher
 from trunkline.tube.pace import Pace
@@ -59,14 +59,14 @@ class Backfiller(Service):
 
     async def run_once(self) -> int:
         more = 0
-        for backfill in await self._db.run(calls.backfill_status()):
+        for backfill in await self._db.run(backfill_calls.status()):
             number = backfill.backfill
             if backfill.status not in {"running", "finishing"}:
                 continue
             if time.monotonic() < self._rests_until.get(number, 0.0):
                 continue
             try:
-                more += await self._db.run(calls.backfill_step(number))
+                more += await self._db.run(backfill_calls.step(number))
             except Unavailable:
                 raise
             except TrunklineError as error:  # its table or order: that of the others is sound

@@ -16,7 +16,7 @@ from trunkline.spark import connection, tube_rows
 from trunkline.spark.jobs.job import is_living, silent
 from trunkline.spark.jobs.sync import Sync, Synced
 from trunkline.spark.jobs.targets import pairs
-from trunkline.tube import calls
+from trunkline.tube import backfill_calls, calls
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +52,7 @@ def backfill(
         db = connection.db(dsn)
         pairs(tube, to, relation=None, dsn=dsn, target_dsn=target_dsn)
         name = None if relation is None else tube_rows.attached(dsn, tube, relation).relation
-        scheduled = db.run(calls.backfill_schedule(tube, relation=name, chunk=_CHUNK))
+        scheduled = db.run(backfill_calls.schedule(tube, relation=name, chunk=_CHUNK))
         total = sum(row.keys_estimate for row in _status(dsn, tube) if row.backfill in scheduled)
 
         def told(keys: int, _total: int | None, what: str) -> None:
@@ -105,7 +105,7 @@ def _emit(dsn: str, tube: str) -> None:
     db = connection.db(dsn)
     for row in _active(dsn, tube):
         for _ in range(_STEPS):
-            if not db.run(calls.backfill_step(row.backfill)):
+            if not db.run(backfill_calls.step(row.backfill)):
                 time.sleep(_PAUSE)
                 break
 
@@ -131,7 +131,7 @@ def _watch(dsn: str, tube: str, progress: Progress, halt: threading.Event) -> bo
 
 
 def _status(dsn: str, tube: str) -> list[Backfill]:
-    return connection.db(dsn).run(calls.backfill_status(tube))
+    return connection.db(dsn).run(backfill_calls.status(tube))
 
 
 def _active(dsn: str, tube: str) -> list[Backfill]:
