@@ -1,6 +1,6 @@
 /* What is wrong with an event, in words; NULL when nothing is.  An expression: part of whoever asks. */
 create or replace function trunkline._event_fault(topic text, key text, metadata jsonb)
-returns text language sql immutable as $$
+returns text language sql stable as $$
   select case
     when topic is null then 'an event has a topic, got NULL.'
     when topic = '' or length(topic) > 255 or topic ~ '[[:cntrl:]]'
