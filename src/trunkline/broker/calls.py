@@ -18,6 +18,7 @@ from trunkline.broker.models import (
     Waiting,
     WrittenEvent,
 )
+from trunkline.broker.readable import told
 from trunkline.core.calls import Call, many, nothing, one, scalar
 from trunkline.core.errors import Invalid
 
@@ -115,9 +116,10 @@ def events(
             "topics": None if topics is None else list(topics),
             "to_position": to_position,
         },
-        _events,
+        lambda rows: [Event(position=row.pop("up_to"), **told(row)) for row in rows],
         safe_to_repeat=True,
         json_unread=True,
+        readable="_broker_events_readable",
         types={"topics": "text[]", "to_position": "bigint"},
     )
 
@@ -255,9 +257,10 @@ def scan(
             "incarnation": incarnation,
             "max_events": max_events,
         },
-        many(Scanned),
+        lambda rows: [Scanned(**told(row)) for row in rows],
         safe_to_repeat=True,
         json_unread=True,
+        readable="_broker_scan_readable",
         types={"condition": "text", "params": "jsonb", "after": "bigint", "incarnation": "int"},
     )
 
@@ -342,9 +345,10 @@ def read(
             "max_events": max_events,
             "peek": peek,
         },
-        lambda rows: [Waiting(lane=row.pop("in_lane"), **row) for row in rows],
+        lambda rows: [Waiting(lane=row.pop("in_lane"), **told(row)) for row in rows],
         safe_to_repeat=True,
         json_unread=True,
+        readable="_broker_read_readable",
         types={"lane": "int", "from_position": "bigint"},
     )
 
@@ -382,7 +386,3 @@ def json_text(value: Any, *, of: str) -> str:
             f"the {of} cannot be written as JSON: {error}.",
             hint="Use text, numbers, booleans, None, lists, and dicts with text as keys.",
         ) from None
-
-
-def _events(rows: list[dict[str, Any]]) -> list[Event]:
-    return [Event(position=row.pop("up_to"), **row) for row in rows]

@@ -14,9 +14,9 @@ from trunkline.broker.delivered import (
     RetryBatch,
 )
 from trunkline.broker.lane import Cut
-from trunkline.core.calls import Call, many, nothing, one, scalar
+from trunkline.broker.readable import told
+from trunkline.core.calls import Call, many, nothing, scalar
 from trunkline.core.gathering import ALONE
-from trunkline.core.unread import Unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -65,14 +65,10 @@ def fetch(
     *,
     max_events: int,
     json_text: bool = False,
-    readable: bool = False,
 ) -> Call[dict[int, list[Delivered]]]:
-    """What lies ahead in lanes, each after a delivery; at most so many events of each.
-
-    ``readable``: an event that the server cannot send comes without what is in it.
-    """
+    """What lies ahead in lanes, each after a delivery; at most so many events of each."""
     return Call(
-        "_broker_fetch_readable" if readable else "broker_fetch",
+        "broker_fetch",
         {
             "group_name": group,
             "handler": handler,
@@ -84,6 +80,7 @@ def fetch(
         safe_to_repeat=True,
         json_text=json_text,
         json_unread=True,
+        readable="_broker_fetch_readable",
         types={"lanes": "int[]", "after": "bigint[]"},
     )
 
@@ -260,11 +257,10 @@ def retries(
     *,
     max_batches: int = 1,
     json_text: bool = False,
-    readable: bool = False,
 ) -> Call[list[RetryBatch]]:
-    """Batches of a lane that are due for another try; ``readable`` as with `fetch`."""
+    """Batches of a lane that are due for another try."""
     return Call(
-        "_broker_retries_readable" if readable else "broker_retries",
+        "broker_retries",
         {
             "group_name": group,
             "handler": handler,
@@ -276,6 +272,7 @@ def retries(
         safe_to_repeat=True,
         json_text=json_text,
         json_unread=True,
+        readable="_broker_retries_readable",
     )
 
 
@@ -369,9 +366,10 @@ def dead_show(retry: int) -> Call[DeadLetterDetails]:
     return Call(
         "broker_dead_show",
         {"retry": retry},
-        one(DeadLetterDetails),
+        lambda rows: DeadLetterDetails(**told(rows[0])),
         safe_to_repeat=True,
         json_unread=True,
+        readable="_broker_dead_show_readable",
     )
 
 
@@ -406,9 +404,7 @@ def _dead(
 
 
 def _delivered(row: dict[str, Any], **more: Any) -> Delivered:
-    if row.get("unread"):
-        row["payload"] = Unread()
-        row["payload"].reason = "as text it has more than the 1 GB that the server can send"
+    row = told(row)
     return Delivered(
         position=row["event_position"],
         event_id=row["event_id"],

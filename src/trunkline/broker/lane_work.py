@@ -7,12 +7,10 @@ same time. Positions are committed after the handler, or in its own transaction 
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trunkline.broker import handler_calls as calls
 from trunkline.broker.lane import UNCOMMITTED, Cut, Lane
-from trunkline.broker.readable import read
 from trunkline.core.waiting import cut_off, set_within
 
 if TYPE_CHECKING:
@@ -138,17 +136,15 @@ class LaneWork:
     async def _due(self, lane: Lane) -> list[RetryBatch]:
         handler = self._handler
         async with cut_off(0, after=self._around.told):  # nothing more is begun then
-            return await read(
-                self._db,
-                partial(
-                    calls.retries,
+            return await self._db.run(
+                calls.retries(
                     handler.group,
                     handler.name,
                     lane.number,
                     lane.epoch,
                     max_batches=_RETRIES_AT_ONCE,
                     json_text=handler.takes_json_text,
-                ),
+                )
             )
         return []
 

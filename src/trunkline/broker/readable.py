@@ -1,36 +1,22 @@
-"""Reading events of which one may be larger, as JSON, than the server can send: 1 GB.
+"""Events of which one may be larger, as JSON, than the server can send: 1 GB.
 
-A number such as 1e131071 is short where it is kept and long as JSON. One such event must not hold
-up its handler: it comes without what is in it, and ends as a dead letter.
+A number such as 1e131071 is short where it is kept and long as JSON. One such event must hold up
+nobody who reads: the call is made once more in a form that leaves out what is in it
+(`Call.readable`), and says so. A handler makes it a dead letter.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Any
 
-from trunkline.core.errors import DatabaseError
+from trunkline.core.unread import Unread
 
-if TYPE_CHECKING:
-    from trunkline.core.calls import Call
-    from trunkline.core.db import AsyncDb
-
-T = TypeVar("T")
-
-_TOO_LARGE = "54000"  # a limit of the server's program was exceeded
+_TOO_LARGE = "as text it has more than the 1 GB that the server can send"
 
 
-class Reading(Protocol[T]):
-    """Makes a call that reads events."""
-
-    def __call__(self, *, readable: bool = False) -> Call[T]:
-        """With ``readable``, one that leaves out what the server cannot send."""
-
-
-async def read(db: AsyncDb, reading: Reading[T]) -> T:
-    """Run a call that reads events; what is too large is left out, if anything is."""
-    try:
-        return await db.run(reading())
-    except DatabaseError as error:
-        if error.sqlstate != _TOO_LARGE:
-            raise
-    return await db.run(reading(readable=True))
+def told(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without ``unread``; where that was true, the payload says why it is not there."""
+    if row.pop("unread", False):
+        row["payload"] = Unread(f"(not read: {_TOO_LARGE})")
+        row["payload"].reason = _TOO_LARGE
+    return row

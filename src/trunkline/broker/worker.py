@@ -14,7 +14,6 @@ import asyncio
 import time
 from collections import deque
 from contextlib import nullcontext, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker import handler_calls as calls
@@ -23,7 +22,6 @@ from trunkline.broker.calls import group
 from trunkline.broker.invocation import Withdrawn
 from trunkline.broker.lane import UNCOMMITTED, Cut, Lane
 from trunkline.broker.lane_work import LaneWork
-from trunkline.broker.readable import read
 from trunkline.broker.subscription_calls import subscribe
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
@@ -311,16 +309,14 @@ class HandlerWorker:
         for lane in wanting.values():  # before the reading: a wake-up during it must count
             lane.more = False
         try:
-            found = await read(
-                self._db,
-                partial(
-                    calls.fetch,
+            found = await self._db.run(
+                calls.fetch(
                     handler.group,
                     handler.name,
                     after,
                     max_events=most,
                     json_text=handler.takes_json_text,
-                ),
+                )
             )
         except PositionTrimmed as error:
             self._skip(wanting, error)

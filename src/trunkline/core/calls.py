@@ -36,6 +36,8 @@ class Call(Generic[T]):
     """Whether jsonb comes as the text that the server writes, not as what it means."""
     json_unread: bool = False
     """Whether jsonb that Python cannot hold comes as `Unread`; otherwise the call fails."""
+    readable: str = ""
+    """The function to ask the same of when one row is larger than the server can send."""
     types: Mapping[str, str] = field(default_factory=dict)
 
     def statement(self) -> bytes:

@@ -13,6 +13,7 @@ import select
 import threading
 import time
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
@@ -333,6 +334,11 @@ async def execute_async(connection: psycopg.AsyncConnection[Any], call: Call[T])
         except psycopg.errors.UndefinedFunction:
             call.refuse_too_large()
             raise
+        except psycopg.errors.ProgramLimitExceeded:
+            if not _may_ask_otherwise(connection, call):
+                raise
+            call = replace(call, function=call.readable)
+            await cursor.execute(call.statement(), call.values())
         return call.shape(await cursor.fetchall())
 
 
@@ -347,7 +353,18 @@ def execute(connection: psycopg.Connection[Any], call: Call[T]) -> T:
         except psycopg.errors.UndefinedFunction:
             call.refuse_too_large()
             raise
+        except psycopg.errors.ProgramLimitExceeded:
+            if not _may_ask_otherwise(connection, call):
+                raise
+            call = replace(call, function=call.readable)
+            cursor.execute(call.statement(), call.values())
         return call.shape(cursor.fetchall())
+
+
+def _may_ask_otherwise(connection: psycopg.BaseConnection[Any], call: Call[Any]) -> bool:
+    """Whether the call has another form, and the failure of the first has ended no transaction."""
+    idle = connection.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
+    return idle and call.readable != ""
 
 
 def keep_freed_memory() -> None:

@@ -1,4 +1,6 @@
-/* One dead letter: the event as it was delivered, and the error of every attempt.  Errors: TL404. */
+/* One dead letter: the event as it was delivered, and the error of every attempt.
+   The server cannot send an event with more than 1 GB as text: name the other columns then; clients do so by themselves.
+   Errors: TL404. */
 create or replace function trunkline.broker_dead_show(retry bigint)
 returns table (retry bigint, group_name text, handler text, lane int, topic text, key text, payload jsonb, metadata jsonb, event_id bigint,
                event_position bigint, at timestamptz, subscriptions bigint[], attempts int, errors jsonb)

@@ -1,6 +1,7 @@
 /* Events by position from from_position on, at most max_events, up to to_position (else the last that is numbered);
    only those of some topics, if any are named: ticks tell the topic, other events are not looked at.  Fewer rows than
    max_events mean that the range was read to its end.  Reads only.
+   The server cannot send an event with more than 1 GB as text: name the other columns then; clients do so by themselves.
    Errors: TL410 events of the range have left, TL422. */
 create or replace function trunkline.broker_events(
   from_position bigint, max_events int default 1000, topics text[] default null, to_position bigint default null)

@@ -2,6 +2,7 @@
    what is committed, otherwise at that delivery.  up_to is what to commit when an event is done.
    The first read registers the handler, so that nothing it has not read leaves; peek takes nothing, and shows a handler
    that is not there what it would get.  from_position may lie before what is committed, as far as that has not left.
+   The server cannot send an event with more than 1 GB as text: name the other columns then; clients do so by themselves.
    Errors: TL404, TL410 with the first delivery there is, TL422. */
 create or replace function trunkline.broker_read(
   group_name text, handler text default '', lane int default null, from_position bigint default null, max_events int default 100, peek boolean default false)

@@ -2,6 +2,7 @@
    subscription or any trace.  Looks at up to max_events events.  A last row without an event says how far it looked.
    No row: nothing is new.  after NULL tells the present end only.  incarnation: the life of the server in which the
    position was told.  Events for one subscription alone are left out.  Waits for nobody, and writes nothing when nothing is new.
+   The server cannot send an event with more than 1 GB as text: name the other columns then; clients do so by themselves.
    Errors: TL410 when events after the position have left, or the position is not of this history, TL413, TL422 also for a
    condition that fails, with the event. */
 create or replace function trunkline.broker_scan(condition text default null, params jsonb default '{}', after bigint default null, max_events int default 1000, incarnation int default null)
