@@ -220,7 +220,7 @@ def test_events_too_large_for_the_log_are_told(cli: Cli, sql: psycopg.Connection
     found = next(row for row in cli("doctor").rows if "too large" in row["found"])
     assert found["state"] == "warn"
     assert "1 event of orders is too large" in found["found"]
-    assert "broker_unforwarded('orders')" in found["remedy"]
+    assert "trunkline broker unforwarded orders" in found["remedy"]
 
 
 def test_keys_set_aside_and_touches_that_nobody_takes_are_told(

@@ -178,7 +178,7 @@ def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
             State.WARN,
             f"{counted(len(ours), f'event of {topic} is', f'events of {topic} are')}"
             " too large for the log and set aside",
-            f"Look: select * from trunkline.broker_unforwarded('{topic}')",
+            f"Look: trunkline broker unforwarded {topic}",
         )
     groups = execute(connection, calls.groups())
     for group in groups:

@@ -18,6 +18,7 @@ import typer
 from trunkline.cli import (
     broker,
     broker_bench,
+    broker_forward,
     broker_groups,
     broker_handlers,
     broker_stream,
@@ -68,6 +69,7 @@ for part in (
     broker_subscriptions,
     broker_groups,
     broker_stream,
+    broker_forward,
     broker_handlers,
     broker_watch,
     broker_webhook,
