@@ -79,6 +79,9 @@ def test_all_dead_letters_of_a_handler_are_discarded(
             [number],
         )
     assert len(cli("broker", "dead", "list", "--handler", "h").rows) == 3
+    [told] = [one for one in cli("doctor").rows if "3 dead letters" in one["found"]]
+    look = told["remedy"].removeprefix("Look: trunkline ")
+    assert len(cli(*look.split()).rows) == 3
     done = cli("broker", "dead", "discard", "--group", "g", "--handler", "h", "--yes")
     assert "3 dead letters are discarded" in done.err
     assert cli("broker", "dead", "list").rows == []

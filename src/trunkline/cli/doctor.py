@@ -187,7 +187,7 @@ def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
                 "broker",
                 State.WARN,
                 f"{counted(group.dead, 'dead letter')} in group {group.group_name}",
-                f"Look: trunkline broker dead list {group.group_name}",
+                f"Look: trunkline broker dead list --group {group.group_name}",
             )
         if group.lasting and group.idle_since is not None and group.waiting:
             yield Finding(
