@@ -100,6 +100,23 @@ def test_events_of_very_many_locked_keys_are_released_in_parts(session: Session)
     assert [release(session) for _ in range(3)] == [1000, 200, 0]
 
 
+def test_due_events_of_locked_keys_come_after_a_large_batch_that_is_open(
+    session: Session, other: Session
+) -> None:
+    session.execute("set lock_timeout = '5s'")
+    call(session, "broker_topic", topic="account", key_order="locked")
+    publish_due(session, "account", "1", "2")
+    other.execute(
+        "select trunkline.broker_publish_many(array_agg('account'::text),"
+        " array_agg(to_jsonb(n)), array_agg(n::text)) from generate_series(1, 2000) n"
+    )
+    assert release(session) == 0
+
+    other.commit()
+    assert release(session) == 2
+    assert payloads(session)[1999:] == [2000, "1", "2"]
+
+
 def test_an_event_may_wait_for_ten_years(session: Session) -> None:
     at = datetime.now(UTC) + timedelta(days=3650)
     publish(session, "a", "later", deliver_at=at)

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.broker.steps import events, head, payloads, publish, tick
-from tests.fixtures.asking import ask, call, column, refused, writing_nothing
+from tests.fixtures.asking import ask, call, column, connections, refused, writing_nothing
 from tests.fixtures.postgres import open_two_sessions
+
+from trunkline.core import migrate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.fixtures.asking import Session
     from tests.fixtures.postgres import TwoSessions
+
+    from trunkline.core.embedded import Server
 
 
 @pytest.fixture
@@ -209,6 +213,82 @@ def test_batches_lock_their_keys_in_an_order_that_lets_them_pass(
             job.result(60)
     tick(session)
     assert head(session) == 800
+
+
+def publish_numbered(session: Session, last: int) -> None:
+    """Publish a batch with keys 1, 2, 3, ... that are payloads too."""
+    session.execute(
+        "select trunkline.broker_publish_many(array_agg('account'::text),"
+        " array_agg(to_jsonb(n)), array_agg(n::text)) from generate_series(1, %s) n",
+        [last],
+    )
+
+
+def test_a_batch_has_more_locked_keys_than_the_server_has_locks(session: Session) -> None:
+    call(session, "broker_topic", topic="account", key_order="locked")
+    publish_numbered(session, 60_000)
+    assert tick(session) == 60_000
+
+
+def test_a_large_batch_and_a_single_event_of_a_locked_key_wait_for_each_other(
+    session: Session, two: TwoSessions
+) -> None:
+    call(session, "broker_topic", topic="account", key_order="locked")
+    batch = (
+        "select trunkline.broker_publish_many(array_agg('account'::text),"
+        " array_agg(to_jsonb(n)), array_agg(n::text)) from generate_series(1, 2000) n"
+    )
+    single = "select trunkline.broker_publish('account', '\"single\"', '1234')"
+
+    for first, second, expected in (
+        (single, batch, ["single", 1234]),
+        (batch, single, [1234, "single"]),
+        (batch, batch, [1234, 1234]),
+    ):
+        begins = head(session) + 1
+        two.a.execute(first)
+        waiting = two.later(two.b, second)
+        two.blocked_by(two.a, two.b)
+        publish(session, "elsewhere", "another topic", key="1234")
+        two.a.commit()
+        waiting.result(10)
+        two.b.commit()
+        assert [p for p in payloads(session, begins) if p in ("single", 1234)] == expected
+
+
+def test_large_batches_and_small_ones_pass_each_other(
+    session: Session, connect: Callable[..., Session]
+) -> None:
+    call(session, "broker_topic", topic="account", key_order="locked")
+
+    def publishes(of: Session, last: int, rounds: int) -> None:
+        for _ in range(rounds):
+            publish_numbered(of, last)
+
+    with ThreadPoolExecutor(4) as threads:
+        sizes = ((2000, 5), (1500, 5), (900, 5), (3, 50))
+        jobs = [threads.submit(publishes, connect(), *size) for size in sizes]
+        for job in jobs:
+            job.result(60)
+    assert tick(session) == sum(last * rounds for last, rounds in sizes)
+
+
+@pytest.mark.crash
+def test_a_transaction_with_more_locked_keys_one_by_one_than_the_server_has_locks_is_told(
+    own_server: Callable[..., Server],
+) -> None:
+    server = own_server(fsync="off", max_connections="20")  # nobody else runs out of locks
+    migrate.install(dsn := server.dsn("postgres"))
+    with connections(dsn) as connect:
+        session = connect()
+        call(session, "broker_topic", topic="account", key_order="locked")
+        with refused("TL429") as caught:
+            session.execute(
+                "select trunkline.broker_publish('account', '1', n::text)"
+                " from generate_series(1, 60000) n"
+            )
+        assert "broker_publish_many()" in (caught.value.diag.message_hint or "")
+        publish_numbered(session, 60_000)
 
 
 def test_an_unknown_order_of_keys_is_refused(session: Session) -> None:

@@ -3,7 +3,7 @@
    now.  subscription: for that one alone, whatever its condition.  The setting trunkline.traceparent goes into
    metadata that has no traceparent.  Returns the id of the event.
    Writes: event or event_due.  Locks: the key, in topics whose key_order is locked.
-   Errors: TL404 no such subscription, TL413, TL422. */
+   Errors: TL404 no such subscription, TL413, TL422, TL429 no room for more locks. */
 create or replace function trunkline.broker_publish(
   topic text, payload jsonb, key text default null, metadata jsonb default null,
   deliver_at timestamptz default null, subscription bigint default null)

@@ -19,7 +19,9 @@ begin
             from (select d.topic, d.key from trunkline.event_due d
                    where locked <> '{}' and d.deliver_at <= now_ and d.topic = any (locked) and d.key is not null
                    group by 1, 2 order by min(d.deliver_at), min(d.event_id) offset 0) w
-           where pg_try_advisory_xact_lock(hashtext('trunkline.event ' || w.topic), hashtext(w.key)) limit 1000) k;
+           where case when pg_try_advisory_xact_lock_shared(hashtext('trunkline.event bucket ' || w.topic), hashtext(w.key) & 63)
+                      then pg_try_advisory_xact_lock(hashtext('trunkline.event ' || w.topic), hashtext(w.key)) end
+           limit 1000) k;
   with due as materialized (
     select d.event_id from trunkline.event_due d
      where d.deliver_at <= now_
