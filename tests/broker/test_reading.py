@@ -573,6 +573,35 @@ def test_a_subscription_to_a_history_that_has_left_is_refused_though_its_ticks_a
     assert len(read(session, "late")) == len(KEYS)
 
 
+def test_a_subscription_is_resumed_where_its_events_have_left_only_by_who_says_so(
+    session: Session,
+) -> None:
+    bad = subscribe(session, "bad", "2 / (e.payload ->> 'n')::int > 1")
+    publish(session, "order", {"n": 2})
+    match(session)
+    publish(session, "order", {"n": 0})
+    publish(session, "order", {"n": 1})
+    match(session)
+    age(session, timedelta(days=40))
+    rotate(session)
+    publish(session, "order", {"n": 1})
+    publish(session, "order", {"n": 1})
+    match(session)
+
+    with refused("TL410") as caught:
+        call(session, "broker_resume", subscription=bad)
+    assert '"first": 4' in str(caught.value.diag.message_detail)
+    for position in (3, 2, 1):
+        with refused("TL410" if position > 1 else "TL422"):
+            call(session, "broker_resume", subscription=bad, from_position=position)
+    with refused("TL422"):
+        call(session, "broker_resume", subscription=bad, from_position=2**63 - 1)
+
+    assert call(session, "broker_resume", subscription=bad, from_position=4) == [(4,)]
+    match(session)
+    assert [event.position for event in read(session, "bad")] == [4, 5]
+
+
 def test_a_group_that_does_not_last_is_told_what_has_left(session: Session) -> None:
     subscribe(session, expiry="1 day")
     fill(session, rounds=1)

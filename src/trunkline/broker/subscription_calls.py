@@ -93,12 +93,18 @@ def explain(
     )
 
 
-def resume(subscription: int, *, skip: bool = True) -> Call[int]:
+def resume(subscription: int, *, skip: bool = True, from_position: int | None = None) -> Call[int]:
     """Take a subscription out of quarantine, without or with the event that failed.
 
-    Returns the position from which on it is matched.
+    Returns the position from which on it is matched. Where events have left that it has not seen
+    it is refused, with ``first`` in the details: ``from_position`` goes on from there.
     """
-    return Call("broker_resume", {"subscription": subscription, "skip": skip}, scalar)
+    return Call(
+        "broker_resume",
+        {"subscription": subscription, "skip": skip, "from_position": from_position},
+        scalar,
+        types={"from_position": "bigint"},
+    )
 
 
 def hold(subscription: int, process: UUID) -> Call[None]:

@@ -128,12 +128,18 @@ def resume(
     retry: Annotated[
         bool, flag("--retry", help="Try the event that failed again, instead of leaving it out.")
     ] = False,
+    from_: Annotated[
+        int | None,
+        typer.Option("--from", metavar="POSITION", help="Go on from here: events before it left."),
+    ] = None,
 ) -> None:
     """Take a subscription out of quarantine; it is matched from where it stopped."""
     from trunkline.broker import subscription_calls
 
     with invocation.session() as session:
-        position = session.run(subscription_calls.resume(subscription, skip=not retry))
+        position = session.run(
+            subscription_calls.resume(subscription, skip=not retry, from_position=from_)
+        )
     say(f"Subscription {subscription} is matched from position {position} on.")
 
 

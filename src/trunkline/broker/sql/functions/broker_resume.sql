@@ -1,10 +1,13 @@
 /* Take a subscription out of quarantine.  It is matched from where it stopped: with skip, the event that failed is left
-   out; without, it is tried again.  Returns the position from which on it is matched, which is a later one than where it
-   stopped if events have left meanwhile.  Errors: TL404, TL409 when it is not in quarantine. */
-create or replace function trunkline.broker_resume(subscription bigint, skip boolean default true)
+   out; without, it is tried again.  from_position: from there on instead, which is no earlier; so it goes on when events have left that
+   it has not seen.  Returns the position from which on it is matched.
+   Errors: TL404, TL409 when it is not in quarantine, TL410 when events have left meanwhile, with the first from which on all are there,
+   TL422. */
+create or replace function trunkline.broker_resume(subscription bigint, skip boolean default true, from_position bigint default null)
 returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   present trunkline.broker_subscription;
+  begins bigint;
 begin
   select s.* into present from trunkline.broker_subscription s where s.subscription = broker_resume.subscription for no key update;
   if not found then
@@ -14,12 +17,14 @@ begin
   select s.* into present from trunkline.broker_subscription s where s.subscription = broker_resume.subscription;
   if present.quarantined_at is null then
     perform trunkline._raise('TL409', format('subscription %s is not in quarantine.', subscription), 'See broker_subscriptions().');
+  elsif from_position <= present.caught_up_to then
+    perform trunkline._raise('TL422', format('subscription %s was matched up to position %s, got %s to begin with.', subscription, present.caught_up_to, from_position));
   end if;
+  begins := trunkline._subscription_begins(coalesce(from_position, present.caught_up_to + 1), null);
   update trunkline.broker_subscription s
-     set quarantined_at = null, error = null, error_position = case when skip then s.error_position end,
-         caught_up_to = greatest(s.caught_up_to, (select min(t.first_position) - 1 from trunkline.tick t where t.sequence = 'event'))
-   where s.subscription = present.subscription returning s.* into present;
-  return present.caught_up_to + 1;
+     set quarantined_at = null, error = null, error_position = case when skip then s.error_position end, caught_up_to = begins - 1
+   where s.subscription = present.subscription;
+  return begins;
 end $$;
-comment on function trunkline.broker_resume(bigint, boolean) is 'Take a subscription out of quarantine; it is matched from where it stopped.';
-select trunkline._access('broker_resume(bigint, boolean)', 'writer');
+comment on function trunkline.broker_resume(bigint, boolean, bigint) is 'Take a subscription out of quarantine; it is matched from where it stopped.';
+select trunkline._access('broker_resume(bigint, boolean, bigint)', 'writer');
