@@ -359,6 +359,11 @@ def test_a_read_and_a_fetch_of_what_is_not_there_are_refused(session: Session) -
         ("broker_retries", {"lane": 0, "epoch": 1, "max_batches": 0}),
         ("broker_retries", {"lane": 0, "epoch": 1, "max_batches": None}),
         ("broker_fetch", {"lanes": [0], "after": [None]}),
+        ("broker_fetch", {"lanes": [0], "after": [0], "max_events": -(2**31)}),
+        ("broker_match_try", {"condition_id": 1, "max_events": -(2**31)}),
+        ("broker_match_try", {"condition_id": 1, "max_events": None}),
+        ("broker_seek", {"up_to": 2**63 - 1}),
+        ("broker_subscribe", {"from_position": 2**63 - 1}),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(
@@ -368,8 +373,36 @@ def test_numbers_that_make_no_sense_are_refused(
     Member(session).join()
     if function in {"broker_retries", "broker_fetch"}:
         given = {"group_name": "billing", "handler": "", **given}
+    if function in {"broker_seek", "broker_subscribe"}:
+        given = {"group_name": "billing", **given}
     with refused("TL422"):
         call(session, function, **given)
+
+
+def test_beyond_the_largest_position_there_is_nothing_and_the_largest_count_is_all(
+    session: Session,
+) -> None:
+    subscribe(session)
+    Member(session).join()
+    call(session, "log_create", topic="order")
+    publish_keyed(session, 600)
+    session.execute("select trunkline.broker_tick()")
+    most, last = 2**31 - 1, 2**63 - 1
+    condition = ask(session, "select condition_id from trunkline.broker_condition")
+    trying = {"condition_id": condition, "max_events": most}
+
+    assert call(session, "broker_match_try", **trying) == [(None,)]
+    assert call(session, "broker_match", max_events=most) == [(600,)]
+    subscribe(session, "late", from_position=1)
+    assert call(session, "broker_catch_up", max_events=most) == [(600,)]
+    assert len(read(session, max_events=most)) == 600
+    fetch = {"group_name": "billing", "handler": "", "lanes": [0], "max_events": most}
+    assert call(session, "broker_fetch", **fetch, after=[last]) == []
+    assert read(session, from_position=last) == []
+    assert call(session, "broker_events", from_position=last) == []
+    assert len(call(session, "broker_events", from_position=1, to_position=last)) == 600
+    assert call(session, "broker_forwardable", after=last) == []
+    assert call(session, "broker_forwardable", after=-last) == [("order", 600)]
 
 
 def test_a_handler_is_moved_to_a_time_and_whoever_works_is_fenced(session: Session) -> None:

@@ -419,8 +419,13 @@ def test_trials_count_until_the_lane_is_trusted_again(session: Session, worker: 
 
 @pytest.mark.parametrize(
     "given",
-    [{"deliveries": []}, {"error": None}, {"retry_after": "-1 second"}],
-    ids=lambda given: next(iter(given)),
+    [
+        {"deliveries": []},
+        {"error": None},
+        {"retry_after": "-1 second"},
+        {"retry_after": "178000000 years"},
+    ],
+    ids=lambda given: "-".join(map(str, *given.items())),
 )
 def test_a_failure_that_makes_no_sense_is_refused(
     session: Session, worker: Worker, given: dict[str, Any]

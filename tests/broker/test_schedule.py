@@ -65,6 +65,7 @@ def test_it_goes_on_only_while_pg_cron_is_chosen(session: Session) -> None:
     session.execute("set statement_timeout = '5s'")
 
     session.execute("call trunkline.broker_work('1 hour')")
+    session.execute("call trunkline.broker_work('178000000 years')")
 
 
 def test_pg_cron_is_refused_where_there_is_none(session: Session) -> None:

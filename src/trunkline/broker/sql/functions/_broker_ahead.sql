@@ -26,7 +26,7 @@ begin
          select f.*, greatest(l.after - f.first + 1, 0)::int as done from (
            select r.first, r.n, r.positions, r.subscriptions, sum(r.n) over (order by r.first) as up_to_here from trunkline.delivery r
             where r.slot between from_slot and to_slot and r.group_id = l.group_id and r.lane = l.lane and r.first + r.n - 1 > l.after
-              and r.first >= coalesce((select b.first from trunkline.delivery b where b.slot between from_slot and to_slot and b.group_id = l.group_id and b.lane = l.lane and b.first <= l.after + 1
+              and r.first >= coalesce((select b.first from trunkline.delivery b where b.slot between from_slot and to_slot and b.group_id = l.group_id and b.lane = l.lane and b.first <= least(l.after, 9223372036854775806) + 1
                                         order by b.first desc limit 1), 0)
             order by r.first limit l.most) f
           where f.up_to_here - f.n <= case when l.subscriptions is null then l.most else greatest(l.most, 1000) end) d

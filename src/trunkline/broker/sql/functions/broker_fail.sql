@@ -10,8 +10,8 @@ declare
   batch bigint;
   aside int;
 begin
-  if coalesce(cardinality(deliveries), 0) = 0 or error is null or retry_after < interval '0' then
-    perform trunkline._raise('TL422', format('expected at least one delivery, an error and a wait that is not negative; got %s, error %s, wait %s.',
+  if coalesce(cardinality(deliveries), 0) = 0 or error is null or retry_after not between interval '0' and interval '1000 years' then
+    perform trunkline._raise('TL422', format('expected at least one delivery, an error and a wait that is not negative and at most 1000 years; got %s, error %s, wait %s.',
       trunkline._counted(coalesce(cardinality(deliveries), 0), 'delivery', 'deliveries'), coalesce(quote_literal(left(error, 100)), 'NULL'), coalesce(retry_after::text, 'NULL')));
   end if;
   perform trunkline._owner_check(trunkline._broker_resource(reader.group_id, handler, lane), epoch);

@@ -9,8 +9,8 @@ declare
   reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_row(group_name), handler);
   keys text[];
 begin
-  if retry_after < interval '0' or (error is null and retry_after is not null) then
-    perform trunkline._raise('TL422', format('a wait is not negative and comes with an error; got error %s, wait %s.',
+  if retry_after not between interval '0' and interval '1000 years' or (error is null and retry_after is not null) then
+    perform trunkline._raise('TL422', format('a wait is not negative, at most 1000 years, and comes with an error; got error %s, wait %s.',
       coalesce(quote_literal(left(error, 100)), 'NULL'), retry_after));
   end if;
   perform trunkline._owner_check(trunkline._broker_resource(reader.group_id, handler, lane), epoch);

@@ -6,7 +6,7 @@
 create or replace procedure trunkline.broker_work(lasting interval default '0')
 language plpgsql as $$
 declare
-  until timestamptz := clock_timestamp() + lasting;
+  until timestamptz := clock_timestamp() + least(lasting, interval '1000 years');
   looked timestamptz;
   next_one timestamptz;
   done int;
