@@ -17,7 +17,8 @@ import trunkline
 from trunkline import Appended, BadRequest, Invalid, LeaseLost, NotFound, SyncPlatform, Unavailable
 from trunkline.log import calls
 from trunkline.log.assigned import AssignedConsumer
-from trunkline.log.client import Log, SyncBatch, SyncConsumer, SyncLog, SyncProducer
+from trunkline.log.blocking import SyncBatch, SyncConsumer, SyncProducer
+from trunkline.log.client import Log, SyncLog
 from trunkline.log.consumer import Batch
 from trunkline.log.producer import Producer
 from trunkline.testing import wait_until

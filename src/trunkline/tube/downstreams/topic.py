@@ -33,8 +33,8 @@ from trunkline.core.errors import (
 from trunkline.core.listen import Notifier
 from trunkline.core.words import counted
 from trunkline.log import calls
-from trunkline.log.client import Reading
 from trunkline.log.producer import Producer
+from trunkline.log.reading import Reading
 from trunkline.log.topics import Topics
 from trunkline.tube.downstreams.base import Downstream, Page, chunks, halved, identity, named
 
