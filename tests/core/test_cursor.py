@@ -273,6 +273,41 @@ def test_a_snapshot_from_before_the_last_move_cannot_move_a_cursor(
     assert position(session, cursor) == 9
 
 
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_a_snapshot_from_before_a_move_that_lasted_over_a_rotation_cannot_move_a_cursor(
+    session: Session, dsn: str, level: str
+) -> None:
+    cursor = ensure(session, "r")
+    move(session, cursor, 5)
+    with closing(psycopg.connect(dsn)) as slow, closing(psycopg.connect(dsn)) as old:
+        move(slow, cursor, 9)
+        rotate(session)
+        old.execute(f"set transaction isolation level {level}")
+        assert position(old, cursor) == 5
+        slow.commit()
+        with refused("40001"):
+            move(old, cursor, 7)
+    assert position(session, cursor) == 9
+
+
+def test_a_repeatable_read_transaction_moves_a_cursor_after_a_rotation(
+    session: Session, dsn: str
+) -> None:
+    cursor = ensure(session, "r")
+    move(session, cursor, 5)
+    rotate(session)
+    with psycopg.connect(dsn) as other:
+        other.execute("set transaction isolation level repeatable read")
+        move(other, cursor, 6)
+        move(other, cursor, 7)
+    assert position(session, cursor) == 7
+    for _ in range(6):
+        move(session, ensure(session, "busy"), 1)
+        maintain(session)
+        assert position(session, cursor) == 7
+    assert ask(session, "select count(*) from trunkline.cursor_0") == 0
+
+
 class Traffic:
     """Cursors that move while others look and turn the ring."""
 
