@@ -166,6 +166,29 @@ def test_a_second_claimer_waits_and_gets_what_follows(
     assert second.result(10).fetchone() == (6, 9)
 
 
+@pytest.mark.parametrize("gone", ["group", "topic"])
+def test_a_claimer_who_waits_while_its_group_is_deleted_does_not_begin_with_the_history(
+    session: Session, topic: str, two: TwoSessions, gone: str
+) -> None:
+    fill(session, 10)
+    assert claim(session, start="latest") is None
+    fill(session, 2)
+    if gone == "group":
+        two.a.execute("select trunkline.log_group_delete(%s, 'readers')", [topic])
+    else:
+        two.a.execute("select trunkline.log_delete(%s)", [topic])
+    waiting = two.later(
+        two.b,
+        "select first_offset from trunkline.log_claim(%s, 'readers', 0, 1, start => 'latest')",
+        [topic],
+    )
+    two.blocked_by(two.a, two.b)
+    two.a.commit()
+    assert waiting.result(10).fetchall() == []
+    two.b.commit()
+    assert ask(session, "select count(*) from trunkline.cursor_key where resource ~ '^log'") == 0
+
+
 def test_a_claimer_who_waits_while_the_segment_is_sealed_gets_what_follows(
     session: Session, topic: str, two: TwoSessions
 ) -> None:

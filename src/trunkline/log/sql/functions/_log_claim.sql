@@ -21,6 +21,11 @@ begin
   end if;
   perform trunkline._isolation_check('A claim');
   seen := trunkline._cursor_hold(resource);
+  if seen.seq is null and not exists (select from trunkline.log_group g where g.topic_id = part.topic_id and g.group_name = _log_claim.group_name) then
+    -- it was deleted while we waited: the next claim makes it anew, where it is told to
+    delete from trunkline.cursor_key k where k.cursor_id = seen.cursor_id;
+    return;
+  end if;
   seen.up_to := coalesce(seen.up_to, trunkline._log_first(part) - 1);
   if begins is not null and seen.up_to < part.first_offset - 1 then
     seen := trunkline._cursor_move(seen, trunkline._log_start(topic, part, begins) - 1);
