@@ -329,6 +329,43 @@ def test_leases_that_ended_long_ago_are_forgotten(session: Session) -> None:
     assert column(session, "select process from trunkline.lease") == [recent]
 
 
+def tidy(session: Session, at: datetime) -> None:
+    session.execute("select trunkline._leases_expire(%s)", [at])
+
+
+def test_a_lease_of_a_clock_that_was_ahead_ends_one_ttl_after_that_is_noticed(
+    session: Session,
+) -> None:
+    dead, heir = newcomer(session, NOON + timedelta(hours=1)), uuid4()
+    take(session, "r", dead, NOON + timedelta(hours=1))
+    tidy(session, NOON)
+    tidy(session, NOON + TTL / 2)  # noticed once, not again and again
+    renew(session, heir, NOON + TTL / 2)
+    assert take(session, "r", heir, NOON + TTL / 2) is None
+    renew(session, heir, NOON + TTL)
+    assert take(session, "r", heir, NOON + TTL) == 2
+
+
+def test_a_clock_that_is_set_back_ends_no_lease_that_is_renewed(session: Session) -> None:
+    process = newcomer(session, NOON + timedelta(hours=1))
+    for seconds in range(0, 120, 10):
+        at = NOON + timedelta(seconds=seconds)
+        renew(session, process, at)
+        tidy(session, at)
+        assert ask(session, "select trunkline._lease_living(%s, %s)", [process, at + TTL / 3])
+    assert column(session, "select expires from trunkline.lease") == [at + TTL]
+
+
+def test_a_lease_lasts_as_long_as_it_was_given_though_the_ttl_is_shorter_by_now(
+    session: Session,
+) -> None:
+    session.execute("select trunkline.config_set('lease.ttl', '5 minutes')")
+    newcomer(session, NOON)
+    session.execute("select trunkline.config_set('lease.ttl', '30 seconds')")
+    tidy(session, NOON + TTL)
+    assert column(session, "select expires from trunkline.lease") == [NOON + timedelta(minutes=5)]
+
+
 def share(session: Session, process: UUID, resources: int = 8, member: str = "") -> list[Any]:
     names = [f"r{number}" for number in range(resources)]
     return session.execute(

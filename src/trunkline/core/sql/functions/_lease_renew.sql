@@ -4,8 +4,10 @@ returns timestamptz language plpgsql as $$
 declare
   until timestamptz := now_ + trunkline._setting('lease.ttl')::interval;
 begin
-  insert into trunkline.lease as l (process, name, started_at, expires, role)
-  values (_lease_renew.process, coalesce(_lease_renew.name, ''), now_, until, session_user)
-  on conflict on constraint lease_pkey do update set expires = greatest(l.expires, excluded.expires);
+  insert into trunkline.lease as l (process, name, started_at, renewed_at, expires, role)
+  values (_lease_renew.process, coalesce(_lease_renew.name, ''), now_, now_, until, session_user)
+  on conflict on constraint lease_pkey do update
+     set expires = greatest(l.expires, excluded.expires),
+         renewed_at = case when excluded.expires >= l.expires then excluded.renewed_at else l.renewed_at end;
   return until;
 end $$;

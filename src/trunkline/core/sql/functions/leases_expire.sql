@@ -1,10 +1,9 @@
 /* A duty of maintain(): forget leases that ended ten minutes ago, and their places in parties; what they owned is
-   free for anybody anyway. */
+   free for anybody anyway.  Leases that were renewed while the clock was ahead end one lease.ttl from now. */
 create or replace function trunkline.leases_expire()
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  delete from trunkline.lease l where l.expires < clock_timestamp() - interval '10 minutes';
-  delete from trunkline.party p where not exists (select from trunkline.lease l where l.process = p.process);
+  perform trunkline._leases_expire(clock_timestamp());
   return false;
 end $$;
 comment on function trunkline.leases_expire() is 'Forget leases that ended long ago; a duty of maintain().';
