@@ -589,6 +589,32 @@ def test_a_first_claim_from_an_offset_that_leaves_meanwhile_is_refused(
     assert call(session, "log_groups") == []
 
 
+def test_a_group_that_was_sought_to_earliest_claims_from_where_the_log_starts_by_then(
+    session: Session, in_flight: Claim
+) -> None:
+    call(session, "log_seek", topic=TOPIC, group_name="readers", start="earliest")
+    call(session, "log_trim", topic=TOPIC, partition=0, before_offset=7)
+    first = claim(session, 2)
+    assert first is not None
+    assert first.offsets == [7, 8]
+    call(session, "log_trim", topic=TOPIC, partition=0, before_offset=10)
+    with refused("TL410"):  # it has begun: what left since then is missed
+        claim(session)
+
+
+def test_an_idle_poll_after_a_seek_to_earliest_writes_nothing(
+    session: Session, in_flight: Claim
+) -> None:
+    call(session, "log_seek", topic=TOPIC, group_name="readers", start="earliest")
+    call(session, "log_trim", topic=TOPIC, partition=0, before_offset=11)
+    with writing_nothing(session):
+        assert claim(session) is None
+    append(session, b"next")
+    claimed = claim(session)
+    assert claimed is not None
+    assert claimed.offsets == [11]
+
+
 def test_a_claim_whose_messages_left_with_retention_is_not_handed_out_again(
     session: Session, in_flight: Claim
 ) -> None:

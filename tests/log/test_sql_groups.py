@@ -534,6 +534,62 @@ def test_a_seek_moves_all_partitions_or_one(session: Session) -> None:
     assert [position(session, partition=number) for number in range(3)] == [4, 1, 0]
 
 
+def seek(session: Session, start: str, group: str = "billing") -> None:
+    call(session, "log_seek", topic=TOPIC, group_name=group, start=start)
+
+
+def test_a_group_that_was_sought_to_earliest_begins_where_the_log_starts_by_then(
+    session: Session, share: Share
+) -> None:
+    commit(session, share, 9)
+    seek(session, "earliest")
+    assert position(session) == 0
+    call(session, "log_trim", topic=TOPIC, partition=0, before_offset=7)
+    assert position(session) == 6
+    (again,) = join(session, ask(session, "select process from trunkline.party"))
+    assert again.up_to == 6
+    commit(session, again, 7)
+    assert position(session) == 7
+
+
+def test_a_group_that_began_at_the_earliest_is_told_when_retention_passes_it(
+    session: Session, share: Share
+) -> None:
+    seek(session, "earliest")
+    who = ask(session, "select process from trunkline.party")
+    first = join(session, who)
+    call(session, "log_trim", topic=TOPIC, partition=0, before_offset=7)
+    with writing_nothing(session):
+        assert join(session, who) == first
+    with refused("TL410"):
+        fetch(session, first[0].up_to + 1)
+
+
+def test_a_group_that_was_sought_to_an_offset_is_told_when_it_has_left(
+    session: Session, share: Share
+) -> None:
+    seek(session, "1")
+    call(session, "log_trim", topic=TOPIC, partition=0, before_offset=7)
+    (again,) = join(session, ask(session, "select process from trunkline.party"))
+    assert again.up_to == 0
+
+
+def test_joining_after_a_seek_waits_for_no_commit_of_before_it(
+    session: Session, share: Share, two: TwoSessions
+) -> None:
+    seek(session, "earliest")
+    who = ask(session, "select process from trunkline.party")
+    two.a.execute(
+        "select trunkline._cursor_hold(trunkline._log_resource(topic_id, 'billing', 0))"
+        " from trunkline.log_topic"
+    )
+    assert [taken.up_to for taken in join(session, who)] == [0]
+    two.a.rollback()
+    assert [taken.up_to for taken in join(session, who)] == [0]
+    call(session, "log_trim", topic=TOPIC, partition=0, before_offset=7)
+    assert [taken.up_to for taken in join(session, who)] == [0]
+
+
 def test_a_seek_that_fails_on_one_partition_moves_none(session: Session) -> None:
     create(session, partitions=2)
     fill(session, 4, partition=0)

@@ -14,7 +14,7 @@ declare
   held trunkline.cursor := trunkline._cursor_hold(resource);
   tail bigint;
 begin
-  if coalesce(up_to > coalesce(held.up_to, 0), true) then
+  if coalesce(up_to > greatest(held.up_to, 0), true) then
     tail := trunkline._log_tail(part);
     if up_to > tail and current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
       raise exception using errcode = '40001', message = format('could not serialize commit: the snapshot of this transaction ends at offset %s', tail);

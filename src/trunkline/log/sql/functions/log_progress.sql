@@ -21,7 +21,7 @@ begin
     if exists (select from trunkline.owner o where o.resource = name and trunkline._lease_living(o.process)) then
       perform trunkline._raise('TL409', format('partition %s of group "%s" has a living member.', place.partition, group_name), 'Give the reader another group.');
     end if;
-    if coalesce(place.up_to > coalesce((trunkline._cursor_latest(trunkline._cursor_ensure(name))).up_to, 0), true) then
+    if coalesce(place.up_to > greatest((trunkline._cursor_latest(trunkline._cursor_ensure(name))).up_to, 0), true) then
       tail := trunkline._log_tail(part);
       if place.up_to > tail and current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
         raise exception using errcode = '40001', message = format('could not serialize progress: the snapshot of this transaction ends at offset %s', tail);
@@ -30,7 +30,7 @@ begin
           '', jsonb_build_object('last', tail, 'asked', place.up_to));
       end if;
       held := trunkline._cursor_hold(name);
-      if place.up_to > coalesce(held.up_to, 0) then
+      if place.up_to > greatest(held.up_to, 0) then
         perform trunkline._cursor_move(held, place.up_to);
       end if;
     end if;
