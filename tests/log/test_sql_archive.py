@@ -16,6 +16,7 @@ from tests.log.steps import (
     commit,
     configure,
     create,
+    current_segment,
     fetch,
     fill,
     join,
@@ -193,6 +194,7 @@ def test_a_commit_of_another_history_is_refused_among_archived_offsets_too(
         add(session, number * 4 - 3, number * 4)
     drop_archived(session)
     restore(session)
+    session.execute("delete from trunkline.log_archive_life")  # archived before lives were noted
     life = ask(session, "select min(incarnation) from trunkline.log_archive")
     newer = ask(
         session,
@@ -209,6 +211,33 @@ def test_a_commit_of_another_history_is_refused_among_archived_offsets_too(
     commit(session, share, 6, incarnation=life)  # which of the two wrote it only the files know
     for up_to in (8, 10, 16):
         commit(session, share, up_to, incarnation=newer)
+
+
+def test_a_commit_into_an_archived_segment_of_two_lives_is_compared_with_the_one_that_wrote_there(
+    session: Session,
+) -> None:
+    """The server failed over to a standby that had six messages; others have appended since."""
+    create(session, archive=True)
+    fill(session, 4)
+    seal(session)
+    add(session, 1, 4)
+    fill(session, 2)
+    fill(session, 3)
+    life, newer = ask(session, "select trunkline.incarnation()"), restore(session)
+    session.execute(
+        f"update {current_segment(session)} set incarnation = %s where base_offset > 6", [newer]
+    )
+    seal(session)
+    add(session, 5, 9)
+    drop_archived(session)
+    (share,) = join(session, process(session))
+    for up_to in (7, 8, 9):
+        with refused("TL410") as caught:
+            commit(session, share, up_to, incarnation=life)
+        facts = json.loads(caught.value.diag.message_detail or "{}")
+        assert (facts["cut"], facts["incarnation"]) == (6, newer)
+    for up_to, seen in ((5, life), (6, life), (7, newer), (9, newer)):
+        commit(session, share, up_to, incarnation=seen)
 
 
 def test_earliest_is_the_archive_and_hot_is_the_database(session: Session) -> None:

@@ -1,7 +1,7 @@
 /* Note that a sealed segment was copied to files: from now on readers find it there when it has left the database,
    and retention may take it.  The range must be that of the segment and continue what is archived of the partition.
    The same row again changes nothing; another one for the same range is TL409.  paths of files are relative to location.
-   Locks: the row of the segment, so that it cannot leave meanwhile.  Writes: log_archive.
+   Locks: the row of the segment, so that it cannot leave meanwhile.  Writes: log_archive, log_archive_life.
    Errors: TL404, TL409, TL422 a row that makes no sense, or a topic that does not ask to be archived. */
 create or replace function trunkline.log_archive_add(
   topic text, partition int, first_offset bigint, last_offset bigint, messages bigint, bytes bigint,
@@ -47,6 +47,9 @@ begin
   wanted.last_at := segment.last_at;
   wanted.at := clock_timestamp();
   insert into trunkline.log_archive values (wanted.*);
+  execute format('insert into trunkline.log_archive_life (topic_id, partition, first_offset, begins, incarnation)
+                  select $1, $2, $3, min(b.base_offset), b.incarnation from trunkline.log_segment_%s b group by b.incarnation', segment_id)
+    using part.topic_id, partition, first_offset;
   return wanted;
 end $$;
 comment on function trunkline.log_archive_add(text, int, bigint, bigint, bigint, bigint, text, text, jsonb, text, bigint) is

@@ -1,8 +1,7 @@
 /* Say that everything up to an offset of a partition is done.  Inside the transaction of the effect this is
    exactly once.  An offset that is done already changes nothing; to go back use log_seek().
    incarnation is that of the last batch that was handled: TL410 with the cut when another life of the server wrote what is
-   there now, or nothing is there yet, because the server was restored or failed over to a standby that lagged behind.  Among archived
-   offsets that is known by the segment.
+   there now, or nothing is there yet, because the server was restored or failed over to a standby that lagged behind.
    The epoch is checked as the last statement and holds until commit: TL423 when another process took over.
    Other errors: TL404, TL422 beyond the last offset. */
 create or replace function trunkline.log_commit(
