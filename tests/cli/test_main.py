@@ -315,6 +315,23 @@ def test_a_program_may_be_started_without_standard_output_or_error(cli: Cli) -> 
         assert subprocess.run(["bash", "-c", command], check=False).returncode == 0, closed
 
 
+def test_nothing_is_consumed_when_standard_output_is_closed(cli: Cli, tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("one\n")
+    cli("log", "create", "unseen")
+    cli("log", "append", "unseen", "--file", str(lines))
+    command = f"exec {PROGRAM} log consume unseen --group g >&-"
+    answer = subprocess.run(["bash", "-c", command], check=False, stderr=subprocess.PIPE, text=True)
+    assert (answer.returncode, answer.stderr.splitlines()) == (
+        2,
+        [
+            "error: standard output is closed.",
+            " hint: What is consumed is done: let it be printed somewhere, if only to /dev/null.",
+        ],
+    )
+    assert cli("log", "groups", "unseen").rows == []
+
+
 DESTROYING = [
     "db uninstall",
     "log delete full",

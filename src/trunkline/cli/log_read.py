@@ -137,7 +137,13 @@ def consume(
 ) -> None:
     """Consume messages for a group, committing what was printed."""
     from trunkline.cli import inputs
+    from trunkline.core.errors import BadRequest
 
+    if sys.__stdout__ is None:  # what stands in for it takes everything, and shows it to nobody
+        raise BadRequest(
+            "standard output is closed.",
+            hint="What is consumed is done: let it be printed somewhere, if only to /dev/null.",
+        )
     consuming = Consuming(
         topic, group, mode, delivery, inputs.start(start), None if follow else wait, limit
     )
