@@ -519,6 +519,24 @@ def test_a_seek_waits_for_a_commit_under_way(
     assert position(session) == 0
 
 
+@pytest.mark.parametrize("deletion", ["log_delete(%s)", "log_group_delete(%s, 'billing')"])
+@pytest.mark.parametrize(
+    "waiting", ["log_seek(%s, 'billing', '4')", "log_progress(%s, 'billing', '{0}', '{4}')"]
+)
+def test_who_waits_while_a_group_is_deleted_is_told_and_leaves_nothing_behind(
+    session: Session, share: Share, two: TwoSessions, waiting: str, deletion: str
+) -> None:
+    die(session, ask(session, "select process from trunkline.party"))
+    two.a.execute(f"select trunkline.{deletion}", [TOPIC])
+    moving = two.later(two.b, f"select trunkline.{waiting}", [TOPIC])
+    two.blocked_by(two.a, two.b)
+    two.a.commit()
+    with refused("TL404"):
+        moving.result(10)
+    two.b.rollback()
+    assert ask(session, "select count(*) from trunkline.cursor_key where resource ~ '^log'") == 0
+
+
 def test_a_seek_moves_all_partitions_or_one(session: Session) -> None:
     create(session, partitions=3)
     for partition in range(3):

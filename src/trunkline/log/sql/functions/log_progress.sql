@@ -33,6 +33,7 @@ begin
       if place.up_to > greatest(held.up_to, 0) then
         perform trunkline._cursor_move(held, place.up_to);
       end if;
+      perform trunkline._log_group_check(settings, group_name);
     end if;
   end loop;
 end $$;

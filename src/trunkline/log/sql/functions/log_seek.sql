@@ -10,9 +10,8 @@ declare
   part trunkline.log_partition;
   name text;
 begin
-  if not exists (select from trunkline.log_group g where g.topic_id = settings.topic_id and g.group_name = log_seek.group_name) then
-    perform trunkline._raise('TL404', format('topic "%s" has no group "%s".', topic, group_name), 'List groups with log_groups().');
-  elsif partition is not null then
+  perform trunkline._log_group_check(settings, group_name);
+  if partition is not null then
     perform trunkline._log_partition_row(topic, partition);
   end if;
   for part in select p.* from trunkline.log_partition p
@@ -24,6 +23,7 @@ begin
     update trunkline.owner o set epoch = o.epoch + 1, process = null, since = clock_timestamp() where o.resource = name;
     return next;
   end loop;
+  perform trunkline._log_group_check(settings, group_name);
 end $$;
 comment on function trunkline.log_seek(text, text, text, int) is 'Move a group to earliest, latest, an offset or a time.';
 select trunkline._access('log_seek(text, text, text, int)', 'writer');
