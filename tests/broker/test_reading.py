@@ -10,15 +10,23 @@ from psycopg.types.json import Jsonb
 from tests.broker.groups import Member, last_delivery, match, read, received, subscribe
 from tests.broker.steps import publish
 from tests.fixtures.asking import ask, call, refused, writing_nothing
+from tests.fixtures.postgres import open_two_sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tests.fixtures.asking import Session
+    from tests.fixtures.postgres import TwoSessions
 
 KEYS = [f"k{number}" for number in range(40)]
 
 LANE = "select (hashtextextended(%s, 0) & 63) * 2 / 64"
+
+
+@pytest.fixture
+def two(clean_dsn: str) -> Iterator[TwoSessions]:
+    with open_two_sessions(clean_dsn) as sessions:
+        yield sessions
 
 
 def fill(session: Session, rounds: int = 3) -> None:
@@ -425,6 +433,49 @@ def test_a_handler_is_moved_to_a_time_and_whoever_works_is_fenced(session: Sessi
     assert read(session) == []
     with refused("TL422"):
         call(session, "broker_seek", group_name="billing")
+
+
+DELETIONS = ["broker_group_delete('billing')", "broker_handler_delete('billing', '')"]
+
+
+@pytest.mark.parametrize("deletion", DELETIONS)
+def test_a_seek_that_waits_while_its_handler_is_deleted_says_so(
+    session: Session, two: TwoSessions, deletion: str
+) -> None:
+    subscribe(session)
+    fill(session)
+    Member(session).join()
+    session.execute("update trunkline.lease set expires = clock_timestamp()")
+    two.a.execute(f"select trunkline.{deletion}")
+    seeking = two.later(two.b, "select trunkline.broker_seek('billing', up_to => 0)")
+    two.blocked_by(two.a, two.b)
+    two.a.commit()
+    with refused("TL404"):
+        seeking.result(10)
+    two.b.rollback()
+    left = "select count(*) from trunkline.cursor_key where resource ~ '^broker:[0-9]'"
+    assert ask(session, left) == 0
+
+
+@pytest.mark.parametrize("deletion", DELETIONS)
+def test_deleting_a_handler_waits_for_a_commit_under_way_which_does_not_wait_for_it(
+    session: Session, two: TwoSessions, deletion: str
+) -> None:
+    subscribe(session)
+    fill(session)
+    share = Member(session).join()[0]
+    session.execute("update trunkline.lease set expires = clock_timestamp()")
+    name = ask(
+        session,
+        "select trunkline._broker_resource(group_id, '', 0) from trunkline.broker_group",
+    )
+    two.a.execute("select trunkline._cursor_hold(%s)", [name])  # the first step of a commit
+    deleting = two.later(two.b, f"select trunkline.{deletion}")
+    two.blocked_by(two.a, two.b)
+    two.a.execute("set lock_timeout = '5s'")
+    two.a.execute("select trunkline._owner_check(%s, %s)", [name, share.epoch])  # the last
+    two.a.commit()
+    deleting.result(10)
 
 
 def test_lag_counts_what_waits_for_each_handler(session: Session) -> None:

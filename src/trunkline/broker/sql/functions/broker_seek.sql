@@ -28,6 +28,7 @@ begin
     perform trunkline._cursor_move(held, after);
     return next;
   end loop;
+  perform trunkline._broker_handler_row(present, handler);  -- it may have been deleted while we waited
   perform pg_notify('trunkline', format('broker:group:%s:', present.group_id));
 end $$;
 comment on function trunkline.broker_seek(text, text, timestamptz, bigint, int) is 'Move a handler to a time or a delivery.';
