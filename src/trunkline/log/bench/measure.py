@@ -163,11 +163,16 @@ async def compare(
 
 
 async def compare_all(
-    lab: Lab, cell: str, contenders: Mapping[str, Contender], *, baseline: Side
+    lab: Lab,
+    cell: str,
+    contenders: Mapping[str, Contender],
+    *,
+    baseline: Side,
+    seconds: float | None = None,
 ) -> list[Row]:
     """A row for each of ours; all take turns with the one baseline."""
     sides = {case: contender.side for case, contender in contenders.items()}
-    found = await interleave(lab, {"": baseline, **sides})
+    found = await interleave(lab, {"": baseline, **sides}, seconds=seconds)
     return [
         Row(
             cell,
