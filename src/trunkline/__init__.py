@@ -75,6 +75,8 @@ __all__ = [
 _HOMES = (
     "trunkline.core.errors",
     "trunkline.log.models",
+    "trunkline.log.consumer",
+    "trunkline.log.producer",
     "trunkline.log.client",
     "trunkline.broker.models",
     "trunkline.broker.client",
