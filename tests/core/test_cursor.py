@@ -25,6 +25,8 @@ Session = psycopg.Connection[Any]
 def dsn(server: AnyServer, template: str) -> Iterator[str]:
     """One database for all tests; `session` empties it."""
     with new_database(server, template=template) as name:
+        with opened(server.dsn(name)):
+            pass  # it makes a cursor of its own, which is gone when a test opens it again
         yield server.dsn(name)
 
 

@@ -212,12 +212,17 @@ def test_a_writer_may_insert_events_and_only_what_they_say(session: Session) -> 
 
 
 def test_everybody_may_call_exactly_what_the_files_declare(session: Session) -> None:
-    """For every function: its declared role and the ones above it, nobody else."""
+    """For every function: its declared role and the ones above it, nobody else.
+
+    A partition's own function is as log_append_batch() is.
+    """
     ranks = ["public", "reader", "writer", "admin"]
     declared: dict[str, str] = dict(
         session.execute(
             "select ('trunkline.' || signature)::regprocedure::oid::text, role"
-            " from trunkline.access"
+            " from trunkline.access union all"
+            " select to_regproc('trunkline.' || name)::oid::text, 'writer'"
+            " from trunkline._log_appends()"
         ).fetchall()
     )
     for number, kind in enumerate(ranks):

@@ -113,8 +113,13 @@ def append_batch(
     producer_id: UUID | None = None,
     producer_seq: int | None = None,
     release_early: bool = False,
+    topic_id: int | None = None,
 ) -> Call[tuple[int, int]]:
-    """Append a packed batch; with a producer's number a repeat changes nothing."""
+    """Append a packed batch; with a producer's number a repeat changes nothing.
+
+    With ``topic_id`` by the function of the partition's own, which takes less. It may be missing
+    or granted to others: `SchemaMismatch` and `Forbidden` then speak of it alone.
+    """
     arguments: dict[str, Any] = {
         "topic": topic,
         "partition": partition,
@@ -131,8 +136,9 @@ def append_batch(
         "producer_seq": producer_seq,
         "release_early": release_early or None,
     }
+    own = "" if topic_id is None else f"_{topic_id}_{partition}"
     return Call(
-        "log_append_batch",
+        f"log_append_batch{own}",
         {name: value for name, value in arguments.items() if value is not None},
         lambda rows: (rows[0]["first_offset"], rows[0]["last_offset"]),
         safe_to_repeat=producer_id is not None,

@@ -13,76 +13,41 @@ a lane has under way is there a second time, packed.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from trunkline.core import telemetry
-from trunkline.core.errors import Conflict, Invalid, TooLarge, TrunklineError, Unavailable
+from trunkline.core.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    SchemaMismatch,
+    TooLarge,
+    TrunklineError,
+    Unavailable,
+)
 from trunkline.core.waiting import set_within
 from trunkline.log import calls
-from trunkline.log.batches import Codec, PackedBatch, pack, partition_of, route
+from trunkline.log.batches import Codec, pack, partition_of, route
 from trunkline.log.columns import columns, encode
+from trunkline.log.lanes import Entry, Lane, combine
 from trunkline.log.models import Appended
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
+    from trunkline.core.calls import Call
     from trunkline.core.db import AsyncDb
     from trunkline.core.listen import Notifier
+    from trunkline.log.batches import PackedBatch
     from trunkline.log.columns import Columns
+    from trunkline.log.models import Topic
     from trunkline.log.topics import Known, Topics
 
 Text = bytes | str
 
 _COMPANY = 100  # messages: a batch that is larger waits for no more
-_ENTRY_BYTES = 800  # what Python needs to hold an entry, measured
-_MESSAGE_BYTES = 100  # ... and each of its messages
-
-
-def _answer() -> asyncio.Future[Appended]:
-    return asyncio.get_running_loop().create_future()
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """What one caller hands to one lane: messages, or a batch that is packed already."""
-
-    n: int
-    size: int
-    values: Sequence[bytes | None] = ()
-    keys: Sequence[bytes | None] | None = None
-    headers: Sequence[dict[str, Any] | None] | None = None
-    header_bytes: int = 0
-    packed: PackedBatch | None = None
-    background: bool = False
-    """Perhaps nobody waits for the answer: `flush` tells if it is bad."""
-    answer: asyncio.Future[Appended] = field(default_factory=_answer)
-
-    @property
-    def weight(self) -> int:
-        """Bytes of memory, about."""
-        objects = 0 if self.packed else self.n * _MESSAGE_BYTES
-        return self.size + 5 * self.header_bytes + objects + _ENTRY_BYTES
-
-
-@dataclass(slots=True, eq=False)
-class Lane:
-    """The entries of one partition that are not yet under way."""
-
-    topic: str
-    partition: int
-    producer_id: UUID = field(default_factory=uuid4)
-    producer_seq: int = 0
-    waiting: deque[Entry] = field(default_factory=deque)
-    size: int = 0
-    n: int = 0
-    accepted: int = 0
-    settled: int = 0
-    full: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[None] | None = None
 
 
 class Producer:
@@ -332,8 +297,8 @@ class Producer:
     async def _store(self, lane: Lane, entries: list[Entry]) -> None:
         known = await self._topics.get(lane.topic)
         try:
-            batch = entries[0].packed or _combine(entries, self._codec_of(known))
-            first = await self._append(lane, batch, early=known.topic.early_release)
+            batch = entries[0].packed or combine(entries, self._codec_of(known))
+            first = await self._append(lane, batch, known.topic)
         except (Unavailable, Conflict):
             # nobody knows whether it is stored: what follows must not be taken for its repeat
             lane.producer_id = uuid4()
@@ -359,19 +324,28 @@ class Producer:
                 )
             first += entry.n
 
-    async def _append(self, lane: Lane, batch: PackedBatch, *, early: bool) -> int:
+    async def _append(self, lane: Lane, batch: PackedBatch, topic: Topic) -> int:
         lane.producer_seq += 1
-        call = calls.append_batch(
-            lane.topic,
-            lane.partition,
-            batch,
-            producer_id=lane.producer_id if self._idempotent else None,
-            producer_seq=lane.producer_seq if self._idempotent else None,
-            release_early=early,
-        )
+        early = topic.early_release
+
+        def call(topic_id: int | None) -> Call[tuple[int, int]]:
+            return calls.append_batch(
+                lane.topic,
+                lane.partition,
+                batch,
+                producer_id=lane.producer_id if self._idempotent else None,
+                producer_seq=lane.producer_seq if self._idempotent else None,
+                release_early=early,
+                topic_id=topic_id,
+            )
+
+        if not early and not topic.compact and lane.without_own != topic.topic_id:
+            try:
+                return (await self._db.run(call(topic.topic_id)))[0]
+            except (SchemaMismatch, Forbidden):
+                lane.without_own = topic.topic_id
         # In one session: a crash that loses what was released early also ends the session.
-        first, _ = await self._db.run(call, then=calls.flush() if early else None)
-        return first
+        return (await self._db.run(call(None), then=calls.flush() if early else None))[0]
 
     def _fail(self, entries: list[Entry], error: Exception) -> None:
         for entry in entries:
@@ -381,24 +355,6 @@ class Producer:
             if not entry.answer.done():
                 entry.answer.set_exception(error)
                 entry.answer.exception()  # it counts as seen: flush() and append() raise it
-
-
-def _combine(entries: list[Entry], codec: Codec) -> PackedBatch:
-    if len(entries) == 1:
-        entry = entries[0]
-        return pack(entry.values, keys=entry.keys, headers=entry.headers, codec=codec)
-    keyed = any(entry.keys is not None for entry in entries)
-    headed = any(entry.headers is not None for entry in entries)
-    return pack(
-        [value for entry in entries for value in entry.values],
-        keys=[key for entry in entries for key in entry.keys or [None] * entry.n]
-        if keyed
-        else None,
-        headers=[header for entry in entries for header in entry.headers or [None] * entry.n]
-        if headed
-        else None,
-        codec=codec,
-    )
 
 
 def _check_message(known: Known, value: bytes | None, key: bytes | None) -> int:

@@ -7,7 +7,6 @@ from itertools import count
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from trunkline.log import calls
 from trunkline.log.batches import Codec, pack
 from trunkline.log.bench.least import Least
 from trunkline.log.bench.measure import (
@@ -83,7 +82,7 @@ def _bare(lab: Lab, messages: list[bytes], codec: Codec) -> Side:
     topic = lab.create("bare")
 
     async def work() -> int:
-        lab.db.run(calls.append_batch(topic, 0, pack(messages, codec=codec)))
+        lab.db.run(lab.appending(topic, pack(messages, codec=codec)))
         return len(messages)
 
     return calling(work)
@@ -96,7 +95,7 @@ def _idempotent(lab: Lab, messages: list[bytes], keys: list[bytes]) -> Side:
     async def work() -> int:
         batch = pack(messages, keys=keys)
         number = next(numbers)
-        lab.db.run(calls.append_batch(topic, 0, batch, producer_id=producer, producer_seq=number))
+        lab.db.run(lab.appending(topic, batch, producer_id=producer, producer_seq=number))
         return len(messages)
 
     return calling(work)

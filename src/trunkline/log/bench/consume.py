@@ -12,7 +12,6 @@ from itertools import chain
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from trunkline.log import calls
 from trunkline.log.batches import pack
 from trunkline.log.bench.least import Least
 from trunkline.log.bench.measure import Contender, Row, Slice, Target, compare_all
@@ -74,7 +73,7 @@ def _fill(lab: Lab, least: Least, backlog: int) -> str:
     messages = make_messages(_BATCH, size=100)
     batch = pack(messages)
     for _ in range(backlog // _BATCH):
-        lab.db.run(calls.append_batch(topic, 0, batch))
+        lab.db.run(lab.appending(topic, batch))
         lab.baseline.append(messages)
         least.append(batch)
     lab.baseline.analyze()

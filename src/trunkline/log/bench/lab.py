@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, LiteralString
 from uuid import uuid4
 
@@ -19,6 +19,9 @@ from trunkline.log.client import Log
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from trunkline.core.calls import Call
+    from trunkline.log.batches import PackedBatch
 
 _SETTINGS = (
     "server_version",
@@ -45,6 +48,7 @@ class Lab:
     full: bool
     runs: int
     prefix: str
+    _ids: dict[str, int] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -54,8 +58,12 @@ class Lab:
     def create(self, name: str, **settings: Any) -> str:
         """A new topic; its full name."""
         topic = f"{self.prefix}.{name}.{uuid4().hex[:8]}"
-        self.db.run(calls.create(topic, **settings))
+        self._ids[topic] = self.db.run(calls.create(topic, **settings)).topic_id
         return topic
+
+    def appending(self, topic: str, batch: PackedBatch, **producer: Any) -> Call[tuple[int, int]]:
+        """An append to the first partition, as a client asks for it that appends often."""
+        return calls.append_batch(topic, 0, batch, topic_id=self._ids[topic], **producer)
 
     def ask(self, question: LiteralString, *values: Any) -> Any:
         """The first column of the first row."""

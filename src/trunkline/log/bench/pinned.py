@@ -153,7 +153,7 @@ class _Ours(_Timed):
 
     def _round(self) -> None:
         topic, shared = self._topic, f"{_GROUP}-shared"
-        self._call("append", calls.append_batch(topic, 0, self._batch))
+        self._call("append", self._lab.appending(topic, self._batch))
         self._offset += 1
         self._call("fetch", calls.fetch(topic, 0, self._offset))
         self._call("commit", group_calls.commit(topic, _GROUP, 0, self._epoch, self._offset))

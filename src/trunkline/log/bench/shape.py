@@ -74,7 +74,7 @@ async def _flat(lab: Lab, cell: str, verb: str, sides: Mapping[str, Side]) -> Ro
 def _fill(lab: Lab, topic: str, n: int, *, batch: int) -> None:
     packed = pack(make_messages(batch, size=100))
     for _ in range(n // batch):
-        lab.db.run(calls.append_batch(topic, 0, packed))
+        lab.db.run(lab.appending(topic, packed))
 
 
 def _append(lab: Lab, names: Sequence[str], *, batch: int) -> Side:
@@ -82,7 +82,7 @@ def _append(lab: Lab, names: Sequence[str], *, batch: int) -> Side:
     messages = make_messages(batch, size=100)
 
     async def work() -> int:
-        lab.db.run(calls.append_batch(next(turn), 0, pack(messages)))
+        lab.db.run(lab.appending(next(turn), pack(messages)))
         return batch
 
     return calling(work)

@@ -26,7 +26,8 @@ begin
      where s.segment_id = part.segment_id;
     update trunkline.log_segment s set first_offset = tail + 1 where s.segment_id = next_id;
     update trunkline.log_partition p set segment_id = next_id, segment_first = tail + 1, segment_at = newest, previous_id = part.segment_id
-     where p.topic_id = _log_roll.topic_id and p.partition = _log_roll.partition;
+     where p.topic_id = _log_roll.topic_id and p.partition = _log_roll.partition returning p.* into part;
+    perform trunkline._log_append_write(part);
     perform set_config('lock_timeout', '0', true);
     return true;
   exception when lock_not_available then
