@@ -8,9 +8,11 @@ import tracemalloc
 from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 import trunkline
 from trunkline import Appended, Invalid, NotFound, Platform, TooLarge, Unavailable
@@ -20,7 +22,7 @@ from trunkline.log.topics import Topics
 from trunkline.testing import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from tests.fixtures.proxy import Proxy
 
@@ -504,3 +506,42 @@ async def lsn(connection: psycopg.AsyncConnection[Any], which: str) -> int:
     found = await connection.execute(f"select ({which} - '0/0')::bigint")
     ((position,),) = await found.fetchall()
     return int(position)
+
+
+@pytest.fixture
+def writer(dsn: str) -> Iterator[str]:
+    """A role that may append, and no more."""
+    name = f"writer_{uuid4().hex}"
+    with psycopg.connect(dsn, autocommit=True) as session:
+        session.execute(f"create role {name} login in role trunkline_writer".encode())
+        yield make_conninfo(dsn, user=name)
+        session.execute(f"drop role {name}".encode())
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    ["drop function trunkline.{}", "revoke all on function trunkline.{} from trunkline_writer"],
+    ids=["missing", "forbidden"],
+)
+async def test_a_partition_whose_own_function_cannot_be_called_is_appended_to_all_the_same(
+    dsn: str, writer: str, tl: Platform, trouble: str
+) -> None:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as session:
+        found = await session.execute("select name from trunkline._log_appends()")
+        ((own,),) = await found.fetchall()
+        await session.execute(trouble.format(own).encode())
+    async with trunkline.connect(writer) as theirs:
+        sent = [await theirs.log.append("orders", b"%d" % number) for number in range(3)]
+    assert [first.first_offset for (first,) in sent] == [1, 2, 3]
+
+
+async def test_a_topic_that_was_made_anew_is_appended_to_by_the_function_of_the_new_one(
+    dsn: str, tl: Platform
+) -> None:
+    await tl.log.append("orders", b"a")
+    await tl.log.delete("orders")
+    await tl.log.create("orders")
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as session:
+        await session.execute("call trunkline.maintain()")
+    sent = [await tl.log.append("orders", value) for value in (b"b", b"c")]
+    assert [first.first_offset for (first,) in sent] == [1, 2]
