@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 
 import trunkline
 from trunkline import Appended, Invalid, NotFound, Platform, TooLarge, Unavailable
-from trunkline.log import calls
+from trunkline.log import calls, producer
 from trunkline.log.batches import Codec
 from trunkline.log.topics import Topics
 from trunkline.testing import eventually
@@ -531,17 +531,53 @@ async def test_a_partition_whose_own_function_cannot_be_called_is_appended_to_al
         ((own,),) = await found.fetchall()
         await session.execute(trouble.format(own).encode())
     async with trunkline.connect(writer) as theirs:
-        sent = [await theirs.log.append("orders", b"%d" % number) for number in range(3)]
-    assert [first.first_offset for (first,) in sent] == [1, 2, 3]
+        sent = [await theirs.log.append("orders", b"%d" % number) for number in range(20)]
+    assert [first.first_offset for (first,) in sent] == [*range(1, 21)]
 
 
 async def test_a_topic_that_was_made_anew_is_appended_to_by_the_function_of_the_new_one(
     dsn: str, tl: Platform
 ) -> None:
-    await tl.log.append("orders", b"a")
+    for _ in range(20):
+        await tl.log.append("orders", b"a")
     await tl.log.delete("orders")
     await tl.log.create("orders")
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as session:
         await session.execute("call trunkline.maintain()")
-    sent = [await tl.log.append("orders", value) for value in (b"b", b"c")]
-    assert [first.first_offset for (first,) in sent] == [1, 2]
+    sent = [await tl.log.append("orders", b"b") for _ in range(3)]
+    assert [first.first_offset for (first,) in sent] == [1, 2, 3]
+
+
+async def test_a_partition_that_is_busy_is_appended_to_by_its_own_function(
+    dsn: str, tl: Platform
+) -> None:
+    for _ in range(20):
+        await tl.log.append("orders", b"a")
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as session:
+        await session.execute("alter function trunkline.log_append_batch rename to hidden")
+        try:
+            await tl.log.append("orders", b"b")
+            await tl.log.create("others")
+            with pytest.raises(trunkline.SchemaMismatch):
+                await tl.log.append("others", b"c")
+        finally:
+            await session.execute("alter function trunkline.hidden rename to log_append_batch")
+
+
+async def test_a_producer_of_many_partitions_has_own_functions_for_some_of_them(
+    dsn: str, tl: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer, "_BUSY_MOST", 2)
+    await tl.log.create("wide", partitions=4)
+    for partition in [*range(4)] * 12:
+        await tl.log.append("wide", b"a", partition=partition)
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as session:
+        await session.execute("alter function trunkline.log_append_batch rename to hidden")
+        try:
+            for partition in range(2):
+                await tl.log.append("wide", b"b", partition=partition)
+            for partition in range(2, 4):
+                with pytest.raises(trunkline.SchemaMismatch):
+                    await tl.log.append("wide", b"b", partition=partition)
+        finally:
+            await session.execute("alter function trunkline.hidden rename to log_append_batch")

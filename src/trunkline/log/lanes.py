@@ -61,6 +61,8 @@ class Lane:
     settled: int = 0
     full: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
+    busy: bool = False
+    """It has sent enough to be worth a function of its own."""
     without_own: int | None = None
     """The topic whose function of the partition's own could not be called."""
 

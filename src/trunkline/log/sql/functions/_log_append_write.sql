@@ -25,26 +25,22 @@ declare
   tail_producer uuid;
   tail_seq bigint;
 begin
-  if topic = %1$L and partition = %2$s and not release_early and value_valid is null and current_setting('transaction_isolation') = 'read committed'
-     and trunkline._log_whole(n, codec, value_ends, payload, null, key_ends, keys, key_valid, headers) then
+  if topic = %1$L and partition = %2$s then
     select i.incarnation, p.segment_first, p.segment_at into life, segment_first, segment_at
       from trunkline.log_partition p, trunkline.config c, trunkline._incarnation_present() i
      where p.topic_id = %3$s and p.partition = %2$s and p.segment_id = %4$s and c.name = 'log.batch_bytes'
-       and c.value::int >= octet_length(payload)::bigint + octet_length(value_ends) + coalesce(octet_length(keys), 0) + coalesce(octet_length(key_ends), 0)
-                           + coalesce(octet_length(headers), 0)
+       and c.value::int >= trunkline._log_append_plain(n, codec, value_ends, payload, value_valid, key_ends, keys, key_valid, headers, release_early)
        for no key update of p;
     if found then
       select b.last_offset, b.at, b.producer_id, b.producer_seq into tail, tail_at, tail_producer, tail_seq
         from trunkline.log_segment_%4$s b order by b.base_offset desc limit 1;
       if producer_id is null and producer_seq is null or tail_producer = producer_id and tail_seq < producer_seq then
-        first_offset := coalesce(tail + 1, segment_first);
-        last_offset := first_offset + n - 1;
-        at := greatest(clock_timestamp(), tail_at, segment_at);
-        insert into trunkline.log_segment_%4$s
+        insert into trunkline.log_segment_%4$s as b
           (base_offset, last_offset, at, producer_id, producer_seq, n, incarnation, format, codec,
            value_ends, payload, key_ends, keys, key_valid, headers)
-        values (first_offset, last_offset, at, producer_id, producer_seq, n, life, 1, codec,
-                value_ends, payload, key_ends, keys, key_valid, headers);
+        values (coalesce(tail + 1, segment_first), coalesce(tail, segment_first - 1) + n, greatest(clock_timestamp(), tail_at, segment_at),
+                producer_id, producer_seq, n, life, 1, codec, value_ends, payload, key_ends, keys, key_valid, headers)
+        returning b.base_offset, b.last_offset, b.at into first_offset, last_offset, at;
         return;
       end if;
     end if;

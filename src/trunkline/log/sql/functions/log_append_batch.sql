@@ -9,8 +9,7 @@ create or replace function trunkline.log_append_batch(
   out first_offset bigint, out last_offset bigint, out at timestamptz)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  bytes bigint := octet_length(payload)::bigint + octet_length(value_ends) + coalesce(octet_length(keys), 0) + coalesce(octet_length(key_ends), 0)
-                  + coalesce(octet_length(headers), 0);
+  bytes bigint := trunkline._log_append_bytes(value_ends, payload, key_ends, keys, headers);
   most int := trunkline._setting('log.batch_bytes');
   stored record;
 begin
