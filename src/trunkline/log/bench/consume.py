@@ -43,15 +43,18 @@ async def consume(lab: Lab) -> AsyncGenerator[Row]:
 async def _compared(lab: Lab, least: Least, backlog: int) -> list[Row]:
     topic = _fill(lab, least, backlog)
 
-    def ours(mode: str, take: Callable[[Batch], Any]) -> Side:
-        return _ours(lab, topic, backlog, mode, take)
+    def ours(take: Callable[[Batch], Any], **how: Any) -> Side:
+        return _ours(lab, topic, backlog, take, how)
 
     ranges, enough = f"100 B, ranges of {_RANGE}", Target(at_least=5)
     contenders = {
-        f"{ranges}, assigned, values": Contender(ours("assigned", lambda b: b.values), enough),
-        f"{ranges}, shared, values": Contender(ours("shared", lambda b: b.values), enough),
-        f"{ranges}, assigned, Arrow": Contender(ours("assigned", lambda b: b.to_arrow()), enough),
-        f"{ranges}, assigned, messages": Contender(ours("assigned", lambda b: b.messages)),
+        f"{ranges}, assigned, values": Contender(ours(lambda b: b.values), enough),
+        f"{ranges}, assigned, Arrow": Contender(ours(lambda b: b.to_arrow()), enough),
+        f"{ranges}, assigned, messages": Contender(ours(lambda b: b.messages)),
+        f"{ranges}, shared, values": Contender(ours(lambda b: b.values, mode="shared")),
+        f"{ranges}, shared, values, at most once": Contender(
+            ours(lambda b: b.values, mode="shared", delivery="at-most-once")
+        ),
         f"{ranges}, the least reader, values": Contender(_least(least, backlog, _values)),
         f"{ranges}, the least reader, Arrow": Contender(_least(least, backlog, _table)),
     }
@@ -80,9 +83,11 @@ def _fill(lab: Lab, least: Least, backlog: int) -> str:
     return topic
 
 
-def _ours(lab: Lab, topic: str, backlog: int, mode: str, take: Callable[[Batch], Any]) -> Side:
+def _ours(
+    lab: Lab, topic: str, backlog: int, take: Callable[[Batch], Any], how: dict[str, Any]
+) -> Side:
     async def side(_seconds: float) -> Slice:
-        async with lab.log.consume(topic, uuid4().hex, mode=mode, max_messages=_RANGE) as consumer:
+        async with lab.log.consume(topic, uuid4().hex, max_messages=_RANGE, **how) as consumer:
 
             async def work() -> int:
                 batch = await consumer.poll()
