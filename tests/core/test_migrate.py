@@ -6,6 +6,7 @@ import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -126,6 +127,25 @@ def test_whoever_does_not_own_the_schema_is_told_who_may(dsn: str) -> None:
         with pytest.raises(Forbidden, match="The owner of the schema may"):
             work(as_reader)
     assert migrate.plan(dsn).current
+
+
+def test_what_a_superuser_adds_belongs_to_the_owner_of_the_schema(bare_dsn: str) -> None:
+    role = f"owner_{uuid4().hex}"
+    with closing(psycopg.connect(bare_dsn, autocommit=True)) as root:
+        database = ask(root, "select current_database()")
+        root.execute(f"create role {role}")
+        root.execute(f"grant create on database {database} to {role}")
+        try:
+            migrate.install(make_conninfo(bare_dsn, options=f"-c role={role}"))
+            root.execute("drop function trunkline.log_flush()")
+            migrate.install(bare_dsn)
+            owners = "select distinct proowner::regrole::text from pg_proc where pronamespace = %s"
+            found = column(root, f"{owners}::regnamespace order by 1", ["trunkline"])
+            assert found in ([role], [role, "trunkline_matcher"])
+            migrate.uninstall(bare_dsn)
+        finally:
+            root.execute(f"drop owned by {role}")
+            root.execute(f"drop role {role}")
 
 
 def test_a_server_that_is_not_there_is_said_to_be_unavailable() -> None:

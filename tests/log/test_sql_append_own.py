@@ -86,6 +86,13 @@ def functions(session: Session) -> list[str]:
     return column(session, "select name from trunkline._log_appends() order by name")
 
 
+def forget(session: Session) -> None:
+    """As if an older release had installed the schema."""
+    session.execute(
+        "delete from trunkline.migration where file = 'functions/_log_append_write.sql'"
+    )
+
+
 @contextmanager
 def alone(session: Session) -> Iterator[None]:
     """Take log_append_batch() away for a while: what works now works without it."""
@@ -218,15 +225,17 @@ def test_a_batch_over_the_limit_is_refused_and_the_limit_counts_at_once(
     assert append_own(session, b"x" * 100) == (2, 2)
 
 
-def test_a_batch_for_somebody_else_goes_where_it_is_addressed_to(session: Session) -> None:
+@pytest.mark.parametrize(
+    "address",
+    [{"partition": 1}, {"topic": "others"}, {"partition": None}, {"topic": None}],
+    ids=str,
+)
+def test_a_batch_for_somebody_else_is_refused(session: Session, address: dict[str, Any]) -> None:
     create(session, partitions=2)
     create(session, "others")
-    for address in ({"partition": 1}, {"topic": "others"}):
-        assert call(session, own(session), **arguments(pack([b"a"]), **address))[0][0] == 1
-    assert read(session) == {}
-    assert read(session, partition=1) == read(session, topic="others") == {1: b"a"}
-    with refused("TL404"):
-        call(session, own(session), **arguments(pack([b"a"]), partition=2))
+    with refused("TL422"):
+        call(session, own(session), **arguments(pack([b"a"]), **address))
+    assert read(session) == read(session, partition=1) == read(session, topic="others") == {}
 
 
 def test_only_a_topic_that_allows_it_releases_early(session: Session, topic: str) -> None:
@@ -333,22 +342,81 @@ def test_it_leaves_with_the_last_table_of_its_topic_and_until_then_says_that_it_
     assert functions(session) == [own(session)]
 
 
-def test_who_may_call_the_general_one_may_call_it_also_after_a_roll(
+@pytest.fixture
+def role(session: Session) -> Iterator[str]:
+    name = f"appender_{uuid4().hex}"
+    session.execute(f"create role {name}")
+    yield name
+    session.execute(f"drop owned by {name}")
+    session.execute(f"drop role {name}")
+
+
+@pytest.mark.parametrize("moment", ["roll", "roles_grant"])
+def test_who_may_call_the_general_one_may_call_it_and_nobody_else(
+    session: Session, topic: str, role: str, moment: str
+) -> None:
+    def allowed(who: str) -> list[bool]:
+        """Of the general function and of the own one, after the moment."""
+        append(session, b"a")
+        if moment == "roll":
+            seal(session)
+        else:
+            session.execute("select trunkline._grant_log_appends()")
+        may = "select has_function_privilege(%s, to_regproc('trunkline.' || %s), 'execute')"
+        return [ask(session, may, [who, name]) for name in ("log_append_batch", own(session))]
+
+    assert allowed(role) == [False, False]
+    session.execute(f"grant execute on function trunkline.log_append_batch to {role}")
+    assert allowed(role) == [True, True]
+    session.execute(f"revoke execute on function trunkline.log_append_batch from {role}")
+    assert allowed(role) == [False, False]
+    assert allowed("public") == [False, False]
+
+
+def test_a_roll_gives_way_to_who_grants_functions_and_the_other_way_round(
+    session: Session, topic: str, two: TwoSessions
+) -> None:
+    a, b = two.a, two.b
+    append(session, b"a")
+    configure(session, maintain__lock_timeout="50 milliseconds")
+    a.execute("select trunkline.roles_grant()")
+    assert seal(session) is False
+    a.rollback()
+    assert seal(a) is True
+    granting = two.later(b, "select trunkline.roles_grant()")
+    two.blocked_by(a, b)
+    a.commit()
+    granting.result(10)
+
+
+def test_an_upgrade_waits_for_no_append(session: Session, topic: str, connect: Connect) -> None:
+    held = connect(autocommit=False)
+    append(held, b"a")
+    forget(session)
+    migrate.install(session.info.dsn)
+    held.commit()
+    with alone(session):
+        assert append_own(session, b"b") == (2, 2)
+
+
+def test_its_plan_does_not_rest_on_how_small_the_segment_once_was(
     session: Session, topic: str
 ) -> None:
-    role = f"appender_{uuid4().hex}"
-    session.execute(f"create role {role}")
-    try:
-        may = "select has_function_privilege(%s, to_regproc('trunkline.' || %s), 'execute')"
-        session.execute(f"grant execute on function trunkline.log_append_batch to {role}")
-        assert not ask(session, may, [role, own(session)])
-        append(session, b"a")
-        seal(session)
-        assert ask(session, may, [role, own(session)])
-        assert not ask(session, may, ["public", own(session)])
-    finally:
-        session.execute(f"drop owned by {role}")
-        session.execute(f"drop role {role}")
+    for _ in range(3):
+        append_own(session, b"a")
+    session.execute(f"vacuum analyze {current_segment(session)}")
+    for _ in range(10):
+        append_own(session, b"a")
+    name = current_segment(session).removeprefix("trunkline.")
+    session.execute("select pg_stat_force_next_flush()")
+    session.execute("select pg_stat_clear_snapshot()")
+    scans = "select seq_scan from pg_stat_user_tables where relname = %s"
+    before = ask(session, scans, [name])
+    for _ in range(10):
+        append_own(session, b"a")
+    session.execute("select pg_stat_force_next_flush()")
+    session.execute("select pg_stat_clear_snapshot()")
+    assert ask(session, scans, [name]) == before
 
 
 def test_an_upgrade_writes_those_of_the_partitions_that_are_there(
@@ -356,9 +424,7 @@ def test_an_upgrade_writes_those_of_the_partitions_that_are_there(
 ) -> None:
     append_own(session, b"a")
     session.execute(f"drop function trunkline.{own(session)}")
-    session.execute(
-        "delete from trunkline.migration where file = 'functions/_log_append_write.sql'"
-    )
+    forget(session)
     migrate.install(session.info.dsn)
     with alone(session):
         assert append_own(session, b"b") == (2, 2)

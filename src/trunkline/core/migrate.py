@@ -108,6 +108,7 @@ def install(dsn: str) -> Plan:
         planned = _plan(connection)
         refuse_foreign(planned)
         if planned.pending or planned.missing:
+            _become_owner(connection)
             _apply(connection, _due(planned))
     return planned
 
@@ -210,6 +211,16 @@ def _due(planned: Plan) -> Sequence[Step]:
     if not planned.missing:
         return planned.pending
     return [step for step in steps() if step.repeatable or step in planned.pending]
+
+
+def _become_owner(connection: psycopg.Connection[Any]) -> None:
+    """What is added belongs to whom all the rest belongs to: functions call each other."""
+    row = connection.execute(
+        "select pg_get_userbyid(relowner), relowner = current_user::regrole"
+        " from pg_class where oid = to_regclass('trunkline.migration')"
+    ).fetchone()
+    if row is not None and not row[1]:
+        connection.execute(sql.SQL("set local role {}").format(sql.Identifier(row[0])))
 
 
 def _apply(connection: psycopg.Connection[Any], due: Sequence[Step]) -> None:

@@ -7,6 +7,7 @@ declare
   kind text;
   declared record;
 begin
+  perform trunkline._routines_lock();
   foreach kind in array array['reader', 'writer', 'admin'] loop
     role_name := 'trunkline_' || kind;
     begin

@@ -3,7 +3,8 @@
    Whatever is not plain it leaves to log_append_batch(): another segment by now, another life of the server, a batch to
    refuse, a producer whose last batch is not the newest, an isolation level other than READ COMMITTED.  So it is right
    however old it is, and whoever may not call it loses nothing but time.  Compacted topics have none.
-   Locks: the caller holds the partition, or has just made it. */
+   The plans are kept by the session: they must not rest on statistics of a segment that was small.
+   Locks: the caller holds the partition or has just made it, or holds _routines_lock() alone. */
 create or replace function trunkline._log_append_write(part trunkline.log_partition)
 returns void language plpgsql as $write$
 declare
@@ -14,7 +15,8 @@ begin
   if settings.compact then
     return;
   end if;
-  execute format('create or replace function trunkline.%I(%s) language plpgsql security definer set search_path = pg_catalog, pg_temp as %L',
+  execute format('create or replace function trunkline.%I(%s) language plpgsql security definer
+    set search_path = pg_catalog, pg_temp set enable_seqscan = off as %L',
     name, pg_get_function_arguments('trunkline.log_append_batch'::regproc), format($body$
 declare
   life int;
@@ -45,10 +47,15 @@ begin
       end if;
     end if;
   end if;
+  if topic is distinct from %1$L or partition is distinct from %2$s then
+    perform trunkline._raise('TL422', format('this function appends to partition %2$s of topic "%%s", got partition %%s of "%%s".',
+      %1$L, coalesce(partition::text, 'NULL'), coalesce(topic, 'NULL')));
+  end if;
   select s.first_offset, s.last_offset, s.at into first_offset, last_offset, at
     from trunkline.log_append_batch(topic, partition, n, codec, value_ends, payload, value_valid, key_ends, keys, key_valid, headers,
                                     producer_id, producer_seq, release_early) s;
 end $body$, settings.topic, part.partition, part.topic_id, part.segment_id));
   perform trunkline._log_append_grant(name);
 end $write$;
-select trunkline._log_append_write(p) from (select p from trunkline.log_partition p order by p.topic_id, p.partition for no key update) held (p);
+select trunkline._routines_lock();
+select trunkline._log_append_write(p) from trunkline.log_partition p;

@@ -12,6 +12,7 @@ begin
   next_id := trunkline._log_segment_create(topic_id, partition, 0);
   perform set_config('lock_timeout', (1000 * extract(epoch from trunkline._setting('maintain.lock_timeout')::interval))::int || 'ms', true);
   begin
+    perform trunkline._routines_lock(shared => true);
     select p.* into part from trunkline.log_partition p
      where p.topic_id = _log_roll.topic_id and p.partition = _log_roll.partition for no key update;
     if not found then

@@ -14,6 +14,7 @@ begin
       delete from trunkline.log_segment s where s.segment_id = number;
       for unused in select a.name from trunkline._log_appends() a
                      where a.part is null and not exists (select from trunkline.log_segment s where s.topic_id is null) loop
+        perform trunkline._routines_lock(shared => true);
         execute format('drop function if exists trunkline.%I', unused);
       end loop;
       return true;
