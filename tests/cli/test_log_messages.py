@@ -217,11 +217,13 @@ def test_ctrl_c_leaves_the_group_in_good_order(
     assert json.loads(process.stdout.readline())["value"] == "three"
     wait_until(lambda: cli("log", "lag", "orders").rows[0]["lag"] == 0)
 
+    ours = "select from trunkline.lease_list() where name like %s"
+    assert sql.execute(ours, [f"%:{process.pid}"]).rowcount == 1
     process.send_signal(signal.SIGINT)
     answer = answer_of(process)
     assert (answer.code, answer.out, answer.err) == (0, "", "")
     assert {row["process"] for row in cli("log", "groups", "orders").rows} == {None}
-    assert sql.execute("select * from trunkline.lease_list()").fetchall() == []
+    assert sql.execute(ours, [f"%:{process.pid}"]).rowcount == 0
 
 
 @pytest.mark.parametrize(
