@@ -87,7 +87,8 @@ class Lab:
     def flush_statistics(self) -> None:
         """Let the statistics of what was done so far be told now, not when something else is."""
         with self.db.connection() as connection:
-            connection.execute("select pg_stat_force_next_flush()")
+            for session in (connection, self.watcher):
+                session.execute("select pg_stat_force_next_flush()")
 
     def clean(self) -> None:
         """Forget the messages of a cell."""
