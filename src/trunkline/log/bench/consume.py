@@ -51,7 +51,7 @@ async def _compared(lab: Lab, least: Least, backlog: int) -> list[Row]:
         f"{ranges}, assigned, values": Contender(ours(lambda b: b.values), enough),
         f"{ranges}, assigned, Arrow": Contender(ours(lambda b: b.to_arrow()), enough),
         f"{ranges}, assigned, messages": Contender(ours(lambda b: b.messages)),
-        f"{ranges}, shared, values": Contender(ours(lambda b: b.values, mode="shared")),
+        f"{ranges}, shared, values": Contender(ours(lambda b: b.values, mode="shared"), enough),
         f"{ranges}, shared, values, at most once": Contender(
             ours(lambda b: b.values, mode="shared", delivery="at-most-once")
         ),
