@@ -28,6 +28,7 @@ from tests.log.steps import (
 )
 
 from trunkline.core import migrate
+from trunkline.log import calls
 from trunkline.log.batches import Codec, pack
 
 if TYPE_CHECKING:
@@ -50,22 +51,9 @@ def own(session: Session, topic: str = TOPIC, partition: int = 0) -> str:
 def arguments(
     batch: PackedBatch, producer: Numbered | None = None, *, topic: str = TOPIC, partition: int = 0
 ) -> dict[str, Any]:
-    found = {
-        "topic": topic,
-        "partition": partition,
-        "n": batch.n,
-        "codec": int(batch.codec),
-        "value_ends": batch.value_ends,
-        "payload": batch.payload,
-        "value_valid": batch.value_valid,
-        "key_ends": batch.key_ends,
-        "keys": batch.keys,
-        "key_valid": batch.key_valid,
-        "headers": batch.headers,
-    }
-    if producer:
-        found |= {"producer_id": producer[0], "producer_seq": producer[1]}
-    return found
+    who, number = producer or (None, None)
+    asked = calls.append_batch(TOPIC, 0, batch, producer_id=who, producer_seq=number)
+    return {**asked.arguments, "topic": topic, "partition": partition}
 
 
 def append_own(session: Session, *values: bytes, producer: Numbered | None = None) -> Any:
