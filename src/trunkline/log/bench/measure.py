@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -108,11 +109,16 @@ def calling(work: Work) -> Side:
 async def interleave(
     lab: Lab, sides: Mapping[str, Side], *, seconds: float | None = None
 ) -> dict[str, list[Slice]]:
-    """Let every side have its turn, again and again; the first round only warms up."""
+    """Let every side have its turn, again and again; the first round only warms up.
+
+    Each round begins with another side: what one leaves to the disk, the next has to wait for.
+    """
     lab.checkpoint()
     found: dict[str, list[Slice]] = {name: [] for name in sides}
+    order = deque(sides.items())
     for turn in range(lab.runs + 1):
-        for name, side in sides.items():
+        order.rotate(-1)
+        for name, side in order:
             begin = lab.wal_position()
             part = await side(lab.seconds if seconds is None else seconds)
             part.wal = lab.wal_position() - begin
