@@ -34,7 +34,9 @@ def dsn(server: AnyServer, template: str) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def session(dsn: str) -> Iterator[Session]:
     with psycopg.connect(dsn, autocommit=True) as opened:
-        opened.execute("truncate trunkline.lease, trunkline.owner, trunkline.party")
+        opened.execute(
+            "truncate trunkline.lease, trunkline.owner, trunkline.party, trunkline.incarnation"
+        )
         opened.execute("update trunkline.config set value = default_value")
         yield opened
 
@@ -408,3 +410,102 @@ def test_a_settled_party_writes_nothing(session: Session) -> None:
     share(session, process)
     with writing_nothing(session):
         assert len(share(session, process)) == 8
+
+
+# Another life of the server: it was restored, or a standby took over that lagged behind
+
+
+def begin_life(session: Session, *, at: datetime | None = None) -> None:
+    """As the first call does that finds another timeline."""
+    session.execute("update trunkline.incarnation set timeline = timeline + 1")
+    session.execute("select trunkline.incarnation()")
+    session.execute(
+        "update trunkline.incarnation i set began_at = coalesce(%s, began_at)"
+        " where i.incarnation = (select max(incarnation) from trunkline.incarnation)",
+        [at],
+    )
+
+
+def two_of(session: Session, process: UUID) -> dict[int, int]:
+    session.execute("select trunkline.lease_renew(%s)", [process])
+    rows = session.execute(
+        "select place, epoch from trunkline._party_share('p', array['r', 's'], %s, '')", [process]
+    )
+    return dict(rows.fetchall())
+
+
+def test_an_epoch_ends_with_the_life_of_the_server_that_gave_it(session: Session) -> None:
+    process = uuid4()
+    before = two_of(session, process)
+    acknowledge(session, "r", before[1])
+    session.execute("update trunkline.incarnation set timeline = timeline + 1")
+    for noted in (False, True):
+        if noted:
+            session.execute("select trunkline.incarnation()")
+        with refused("TL423") as caught:
+            acknowledge(session, "r", before[1])
+        assert "life of the server" in str(caught.value)
+    after = two_of(session, process)
+    assert after[1] > before[1]
+    assert two_of(session, process) == after
+    acknowledge(session, "r", after[1])
+
+
+def test_an_epoch_that_was_given_after_the_last_thing_that_a_standby_heard_of_is_never_given_again(
+    session: Session,
+) -> None:
+    first, second = uuid4(), uuid4()
+    two_of(session, first)
+    session.execute("select trunkline.lease_end(%s)", [first])
+    with session.transaction(force_rollback=True):  # the standby does not hear of this
+        lost = two_of(session, second)
+    begin_life(session)
+    for process in (first, second, first, second):
+        given = two_of(session, process)
+        session.execute("select trunkline.lease_end(%s)", [process])
+        assert set(given.values()).isdisjoint(lost.values())
+    with refused("TL423"):
+        acknowledge(session, "r", lost[1])
+
+
+def test_whoever_comes_first_in_another_life_takes_what_others_owned_before(
+    session: Session,
+) -> None:
+    first, second = uuid4(), uuid4()
+    assert sorted(two_of(session, first)) == [1, 2]
+    assert two_of(session, second) == {}
+    begin_life(session)
+    assert sorted(two_of(session, second)) == [1]
+    assert sorted(two_of(session, first)) == [2]
+
+
+def test_a_later_life_has_a_higher_generation_that_fits_into_15_bits(session: Session) -> None:
+    present = "select trunkline._generation(trunkline.incarnation())"
+    session.execute("select trunkline.incarnation()")
+    found = [ask(session, present)]
+    for _ in range(20):
+        begin_life(session)
+        found.append(ask(session, present))
+    assert found == sorted(set(found))
+    assert 0 < found[0] <= found[-1] < 2**15
+
+
+def test_who_goes_on_from_a_backup_outranks_what_others_made_of_it(session: Session) -> None:
+    present = "select trunkline._generation(trunkline.incarnation())"
+    session.execute("select trunkline.incarnation()")
+    with session.transaction(force_rollback=True):
+        for _ in range(3):
+            begin_life(session, at=datetime(2031, 5, 1, tzinfo=UTC))
+        others = ask(session, present)
+    begin_life(session, at=datetime(2031, 5, 5, tzinfo=UTC))
+    assert ask(session, present) > others
+
+
+@pytest.mark.parametrize("year", [1970, 2500])
+def test_a_clock_that_is_far_off_makes_no_generation_that_does_not_fit(
+    session: Session, year: int
+) -> None:
+    session.execute("select trunkline.incarnation()")
+    begin_life(session, at=datetime(year, 1, 1, tzinfo=UTC))
+    generation = ask(session, "select trunkline._generation(trunkline.incarnation())")
+    assert 0 < generation < 2**15

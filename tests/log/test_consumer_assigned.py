@@ -848,7 +848,10 @@ async def test_memory_is_bounded_by_fetch_bytes_and_one_batch_whatever_the_backl
 async def test_nothing_is_skipped_that_another_life_of_the_server_wrote(
     tl: Platform, dsn: str, delivery: str, watch: Watch
 ) -> None:
-    """What was handed out stands in the way of what is there now: its commit is refused."""
+    """What was handed out stands in the way of what is there now: its commit is refused.
+
+    What nobody has seen is forgotten.
+    """
     for number in range(1, 9):
         await fill(tl, 1, first=number)
     async with tl.log.consume("orders", "g", delivery=delivery, max_messages=4) as consumer:
@@ -859,11 +862,35 @@ async def test_nothing_is_skipped_that_another_life_of_the_server_wrote(
             fail_over(dsn, after=4)
             with pytest.raises(PositionTrimmed) as caught:
                 await batch.commit()
+            assert caught.value.details["cut"] == 4
+            assert await done(tl) == [4]
         else:
             fail_over(dsn, after=4)
-            with pytest.raises(PositionTrimmed) as caught:
-                await poll(consumer)
-        assert caught.value.details["cut"] == 4
-    assert await done(tl) == [4]
+        batch = await poll(consumer)
+        assert numbers(batch) == [5, 6, 7, 8]
+        assert {batch.written_by(offset) for offset in batch.offsets} == {8}
+        await batch.commit()
+    assert await done(tl) == [8]
+
+
+async def test_a_consumer_that_was_ahead_of_a_standby_is_told_once_and_goes_on(
+    tl: Platform, dsn: str
+) -> None:
+    """It had handed out what the standby never heard of, and has nothing to commit."""
+    await fill(tl, 8)
     async with tl.log.consume("orders", "g") as consumer:
-        assert await take(consumer, 4) == [5, 6, 7, 8]
+        batch = await poll(consumer)
+        assert numbers(batch) == [1, 2, 3, 4, 5, 6, 7, 8]
+        await fill(tl, 1, first=9)
+        ahead = await poll(consumer)
+        await batch.commit()
+        fail_over(dsn, after=8)
+        with pytest.raises(PositionTrimmed) as caught:
+            await poll(consumer)
+        assert caught.value.details["cut"] == 8
+        again = await poll(consumer)
+        assert (numbers(ahead), numbers(again)) == ([9], [9])
+        with pytest.raises(PositionTrimmed):
+            await ahead.commit()
+        await again.commit()
+    assert await done(tl) == [9]

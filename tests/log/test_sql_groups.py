@@ -194,8 +194,8 @@ def test_a_commit_in_a_snapshot_that_does_not_see_the_messages_is_to_be_tried_ag
 def test_what_left_while_it_was_worked_on_can_be_committed(session: Session, life: int) -> None:
     create(session)
     fill(session, 10)
-    (share,) = join(session, process(session))
     restore(session)
+    (share,) = join(session, process(session))
     call(session, "log_trim", topic=TOPIC, partition=0, before_offset=8)
     commit(session, share, 5, incarnation=life)
     commit(session, share, 7, incarnation=life)

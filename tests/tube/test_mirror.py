@@ -81,14 +81,35 @@ async def test_a_row_and_its_leaving_arrive_with_the_version_of_before(
         (2, "1", {"id": 1, "name": "a", "place": 2}),
         (1, "3", None),
     ]
-    [[number, incarnation, late]] = await execute(
+    [[number, generation, late]] = await execute(
         tl,
-        "select max(d.version), trunkline.incarnation(),"
+        "select max(d.version), (trunkline.tube_version()).generation,"
         " max(d.version & ((1::bigint << 48) - 1)) > pg_current_wal_insert_lsn() - '0/0'"
         " from trunkline_documents d",
     )
-    assert number >> 48 == incarnation
+    assert number >> 48 == generation
     assert not late
+
+
+@pytest.mark.parametrize("number", [2, 32_768, 65_536, 2**31 - 1])
+async def test_what_a_later_life_of_the_server_says_counts_whatever_its_number(
+    tl: Platform, worker: Worker, number: int
+) -> None:
+    """A standby takes over; its write-ahead log is shorter than that of the server before."""
+    attached = await tl.tube.attach("items", "item")
+    await execute(tl, "insert into item values (1, 'before')")
+    await deliver(tl, worker)
+    await execute(tl, "update trunkline_documents set version = version + (1::bigint << 40)")
+    await execute(
+        tl,
+        "insert into trunkline.incarnation"
+        " select %s, i.incarnation, i.system_identifier, i.timeline, i.database, i.schema,"
+        " i.xid_space from trunkline.incarnation i",
+        [number],
+    )
+    await execute(tl, "update item set name = 'after'")
+    await execute(tl, MIRROR, [attached.attachment, ["1"], [0]])
+    assert [document["name"] for _, _, document in await documents(tl)] == ["after"]
 
 
 async def test_a_newer_version_stays(tl: Platform, worker: Worker) -> None:

@@ -65,7 +65,7 @@ def test_rows_are_emitted_in_the_order_of_a_column_in_chunks_between_control_ent
     ]
     end = entries[-1].payload
     assert (end["backfill"], end["relation"]) == (backfill, "orders")
-    assert end["incarnation"] == ask(session, "select trunkline.incarnation()")
+    assert end["generation"] == ask(session, "select (trunkline.tube_version()).generation")
     assert ask(session, "select %s::pg_lsn >= %s::pg_lsn", [end["lsn"], before])
     assert entries[0].payload == {"backfill": backfill, "relation": "orders"}
     tick(session)

@@ -203,6 +203,8 @@ class HandlerWorker:
 
     def _heard(self, key: str) -> None:
         """Something came for the lanes that the last part of the key names; if none, for all."""
+        if not key:  # the connection is a new one: perhaps to a standby that took over
+            self._rejoin_at = 0.0
         named = key.rpartition(":")[2].split(",")
         for number, lane in self._lanes.items():
             if named == [""] or str(number) in named:

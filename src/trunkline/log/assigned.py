@@ -214,6 +214,7 @@ class AssignedConsumer(Consumer):
             )
         except PositionTrimmed:
             self._rejoin_at = 0.0  # perhaps somebody answers it with a seek
+            share.incarnation = None  # it is told now
             raise
         if (share.reach, share.rewinds) == (reach, rewinds):  # else it was rewound meanwhile
             share.add_rows(rows, asked_bytes=most)
@@ -258,13 +259,14 @@ class AssignedConsumer(Consumer):
     async def _settled_first(self) -> Batch | None:
         """The batch of an at-most-once group that is to be settled before anybody sees it.
 
-        A poll that is cut short leaves it to the next. None when it is somebody else's by now.
+        A poll that is cut short leaves it to the next. None when it is somebody else's by now, or
+        of another life of the server: nobody has seen it.
         """
         batch = self._unsettled
         assert batch is not None
         try:
             await self.settle(batch, self._commit(batch), None)
-        except LeaseLost:
+        except (LeaseLost, PositionTrimmed):
             batch = None
         except Unavailable:
             raise
@@ -294,6 +296,8 @@ class AssignedConsumer(Consumer):
         self._rejoin_at = time.monotonic() + _REJOIN_EVERY
         if newcomer:
             self._tell_group()
+        for row in rows:
+            await self._tell_history(row)
         before = set(self._shares)
         self._shares = {row.partition: self._share(row) for row in rows}
         if before != set(self._shares):
@@ -301,10 +305,24 @@ class AssignedConsumer(Consumer):
             logger.debug("partitions", topic=self.topic, group=self.group, ours=self.assignment)
         await self._give_back()
 
+    async def _tell_history(self, row: Assignment) -> None:
+        """Raise if what was handed out of a partition that is given anew is not there any more."""
+        share = self._shares.get(row.partition)
+        if share is None or share.epoch == row.epoch:
+            return
+        del self._shares[row.partition]
+        if share.incarnation is not None and share.next_offset - 1 > row.up_to:
+            self._rejoin_at = 0.0
+            await self._reader.db.run(
+                calls.position_check(
+                    self.topic, row.partition, share.next_offset, share.incarnation
+                )
+            )
+
     def _share(self, row: Assignment) -> Share:
         """The share that a row speaks of: the one that is there, if it is the same."""
         share = self._shares.get(row.partition)
-        if share is None or share.epoch != row.epoch:
+        if share is None:
             share = Share(row.partition, row.epoch, row.up_to + 1, row.up_to)
         elif row.up_to >= share.next_offset:  # released, and yet committed
             share.done = max(share.done, row.up_to)

@@ -27,6 +27,7 @@ from trunkline.core.errors import (
     Invalid,
     LeaseLost,
     NotFound,
+    PositionTrimmed,
     TrunklineError,
     Unavailable,
 )
@@ -132,7 +133,8 @@ class Batch:
     async def commit(self, *, on: psycopg.AsyncConnection[Any] | None = None) -> None:
         """Everything up to here is done; with ``on``, when that transaction commits.
 
-        `LeaseLost` when somebody else took over: the effect must not count either.
+        `LeaseLost` when somebody else took over, `PositionTrimmed` when the server that gave it is
+        gone and its successor lacks it: the effect must not count either.
         """
         call = self._consumer.settlement(self)
         if call is not None:
@@ -288,7 +290,7 @@ class Consumer(ABC):
         """Run a settlement; called by the batch."""
         try:
             await self._reader.db.run(call, on=on)
-        except LeaseLost:
+        except (LeaseLost, PositionTrimmed):
             self.lost(batch)
             raise
         self.settled(batch)
@@ -297,7 +299,7 @@ class Consumer(ABC):
         """A batch was settled."""
 
     def lost(self, batch: Batch) -> None:
-        """A batch turned out to be somebody else's."""
+        """A batch turned out to be somebody else's, or of another history."""
 
     @abstractmethod
     async def release(self, batch: Batch, reason: str | None, retry_after: float) -> None:

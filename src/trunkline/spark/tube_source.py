@@ -227,7 +227,7 @@ class TubeStreamReader(
         self._arrivals.wait(_PATIENCE)
 
     def _position(self, position: int) -> dict[str, Any]:
-        incarnation = connection.db(self.dsn).run(calls.version()).incarnation
+        incarnation = connection.db(self.dsn).run(calls.reach()).incarnation
         return {"version": _VERSION, "incarnation": incarnation, "position": position}
 
     def _begin(self, noted: dict[str, Any]) -> int:
@@ -235,7 +235,7 @@ class TubeStreamReader(
             raise Invalid(
                 f"the checkpoint has a position of another source: {json.dumps(noted)[:120]}."
             )
-        present = connection.db(self.dsn).run(calls.version()).incarnation
+        present = connection.db(self.dsn).run(calls.reach()).incarnation
         if noted["incarnation"] != present:
             raise PositionTrimmed(
                 f"position {noted['position']} was noted in life {noted['incarnation']} of the"

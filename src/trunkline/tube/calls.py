@@ -353,7 +353,7 @@ def version() -> Call[Version]:
     return Call(
         "tube_version",
         {},
-        lambda rows: Version.parse(rows[0]["incarnation"], rows[0]["lsn"]),
+        lambda rows: Version.parse(rows[0]["generation"], rows[0]["lsn"]),
         safe_to_repeat=True,
     )
 

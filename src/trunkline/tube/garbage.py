@@ -91,5 +91,6 @@ class Garbage:
 
     async def _bound(self, entry: Entry) -> Version:
         if entry.control == "backfill_end":
-            return Version.parse(entry.payload["incarnation"], entry.payload["lsn"])
+            # an entry of before there were generations has none: nothing is older
+            return Version.parse(entry.payload.get("generation", 0), entry.payload["lsn"])
         return await self._db.run(calls.version())

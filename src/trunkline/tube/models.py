@@ -37,24 +37,25 @@ def key_ids(attachment: int, shard: int, keys: Iterable[str]) -> list[KeyId]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Version:
-    """When a row was read: the life of the server, and its WAL position before the reading.
+    """When a row was read: the generation of the server, and its WAL position before the reading.
 
-    A write downstream that carries an older version than what is there is refused.
+    A write downstream that carries an older version than what is there is refused. A restore and a
+    failover begin a new generation.
     """
 
-    incarnation: int
+    generation: int
     lsn: int
 
     @property
     def number(self) -> int:
         """The version as one 63-bit number, for stores that keep just one."""
-        return (self.incarnation << _LSN_BITS) | (self.lsn & ((1 << _LSN_BITS) - 1))
+        return (self.generation << _LSN_BITS) | (self.lsn & ((1 << _LSN_BITS) - 1))
 
     @classmethod
-    def parse(cls, incarnation: int, lsn: str) -> Version:
+    def parse(cls, generation: int, lsn: str) -> Version:
         """From Postgres' text form of a WAL position."""
         high, low = lsn.split("/")
-        return cls(incarnation, (int(high, 16) << 32) | int(low, 16))
+        return cls(generation, (int(high, 16) << 32) | int(low, 16))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@
 create or replace function trunkline._broker_cut_many(group_names text[], handlers text[], lanes int[], epochs bigint[], up_tos bigint[], cuts jsonb[])
 returns int[] language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare
+  before bigint := (select trunkline._epoch_floor(i.incarnation) from trunkline._incarnation_present() i);
   delivered bigint := trunkline._broker_delivered();
   owned record;
   locked record;
@@ -18,7 +19,7 @@ begin
            where a.up_to <= delivered order by g.group_id, a.handler, a.lane offset 0) a
     cross join lateral (
       select o.resource from trunkline.owner o
-       where o.resource = a.resource and o.epoch = a.epoch and o.process is not null for share skip locked) o;
+       where o.resource = a.resource and o.epoch = a.epoch and o.epoch > before and o.process is not null for share skip locked) o;
   select array_agg(u.place) as places, array_agg(k.cursor_id) as cursors into locked
     from unnest(owned.places, owned.resources) u (place, resource)
     cross join lateral (select k.cursor_id from trunkline.cursor_key k where k.resource = u.resource for no key update skip locked) k;

@@ -11,9 +11,9 @@ begin
   if max_batches is null or max_batches < 1 then
     perform trunkline._raise('TL422', format('max_batches is at least 1, got %s.', coalesce(max_batches::text, 'NULL')));
   end if;
-  if not exists (select from trunkline.owner o where o.resource = owned and o.epoch = broker_retries.epoch and o.process is not null) then
-    perform trunkline._raise('TL423', format('epoch %s of %s is over: another process owns it now.', coalesce(epoch::text, 'NULL'), coalesce('"' || owned || '"', 'NULL')),
-      'Drop what you hold and join again.', jsonb_build_object('resource', owned, 'epoch', epoch));
+  if not exists (select from trunkline.owner o cross join trunkline._incarnation_present() i
+                  where o.resource = owned and o.epoch = broker_retries.epoch and o.process is not null and o.epoch > trunkline._epoch_floor(i.incarnation)) then
+    perform trunkline._owner_over(owned, epoch);
   end if;
   return query
     with due as (

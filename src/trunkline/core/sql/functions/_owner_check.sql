@@ -3,13 +3,11 @@
 create or replace function trunkline._owner_check(resource text, epoch bigint)
 returns void language plpgsql as $$
 begin
-  perform 1 from trunkline.owner o
+  perform 1 from trunkline.owner o cross join trunkline._incarnation_present() i
     where o.resource = _owner_check.resource and o.epoch = _owner_check.epoch and o.process is not null
-    for share;
+      and o.epoch > trunkline._epoch_floor(i.incarnation)
+    for share of o;
   if not found then
-    perform trunkline._raise('TL423', format('epoch %s of %s is over: another process owns it now.', coalesce(epoch::text, 'NULL'), coalesce('"' || resource || '"', 'NULL')),
-      'Drop what you hold and join again.',
-      jsonb_build_object('resource', resource, 'epoch', epoch,
-        'present', (select o.epoch from trunkline.owner o where o.resource = _owner_check.resource)));
+    perform trunkline._owner_over(resource, epoch);
   end if;
 end $$;

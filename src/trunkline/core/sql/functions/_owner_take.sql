@@ -2,6 +2,7 @@
 create or replace function trunkline._owner_take(resource text, process uuid, member text, now_ timestamptz)
 returns bigint language plpgsql as $$
 declare
+  before bigint := trunkline._epoch_floor((trunkline._incarnation_row()).incarnation);
   held trunkline.owner;
   taken bigint;
 begin
@@ -12,21 +13,21 @@ begin
   select o.* into held from trunkline.owner o where o.resource = _owner_take.resource;
   if not found then
     insert into trunkline.owner as o (resource, epoch, process, member, since)
-    values (_owner_take.resource, 1, _owner_take.process, _owner_take.member, now_)
+    values (_owner_take.resource, before + 1, _owner_take.process, _owner_take.member, now_)
     on conflict on constraint owner_pkey do nothing returning o.epoch into taken;
     if taken is not null then
       return taken;
     end if;
     select o.* into held from trunkline.owner o where o.resource = _owner_take.resource;
   end if;
-  if held.process = _owner_take.process and held.member = _owner_take.member then
+  if held.epoch > before and held.process = _owner_take.process and held.member = _owner_take.member then
     return held.epoch;
-  elsif held.process is not null and trunkline._lease_living(held.process, now_) then
+  elsif held.epoch > before and held.process is not null and trunkline._lease_living(held.process, now_) then
     return null;
   end if;
   -- waits for acknowledgements under way (they hold the row FOR SHARE); if somebody else was
   -- quicker the epoch has moved and nothing is updated
-  update trunkline.owner o set epoch = o.epoch + 1, process = _owner_take.process, member = _owner_take.member, since = now_
+  update trunkline.owner o set epoch = greatest(o.epoch, before) + 1, process = _owner_take.process, member = _owner_take.member, since = now_
    where o.resource = _owner_take.resource and o.epoch = held.epoch and o.process is not distinct from held.process
   returning o.epoch into taken;
   return taken;

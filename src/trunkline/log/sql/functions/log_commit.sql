@@ -2,7 +2,8 @@
    exactly once.  An offset that is done already changes nothing; to go back use log_seek().
    incarnation is that of the last batch that was handled: TL410 with the cut when another life of the server wrote what is
    there now, or nothing is there yet, because the server was restored or failed over to a standby that lagged behind.
-   The epoch is checked as the last statement and holds until commit: TL423 when another process took over.
+   The epoch is checked as the last statement and holds until commit: TL423 when another process took over, or another life of the
+   server began.
    Other errors: TL404, TL422 beyond the last offset. */
 create or replace function trunkline.log_commit(
   topic text, group_name text, partition int, epoch bigint, up_to bigint, incarnation int default null)
@@ -18,7 +19,9 @@ begin
     if up_to > tail and current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
       raise exception using errcode = '40001', message = format('could not serialize commit: the snapshot of this transaction ends at offset %s', tail);
     elsif up_to is null or up_to > tail or incarnation <> (select max(i.incarnation) from trunkline.incarnation i) then
-      perform trunkline._owner_check(resource, epoch);  -- who was replaced is told that, not what is wrong with its offset
+      if epoch > trunkline._epoch_floor((select max(i.incarnation) from trunkline.incarnation i)) then
+        perform trunkline._owner_check(resource, epoch);  -- who was replaced is told that, not what is wrong with its offset
+      end if;
       if incarnation is null or up_to is null then
         perform trunkline._raise('TL422', format('partition %s of "%s" ends at %s, cannot commit %s.', partition, topic, tail, coalesce(up_to::text, 'NULL')),
           '', jsonb_build_object('last', tail, 'asked', up_to));

@@ -22,7 +22,7 @@ begin
     return false;
   end if;
   perform trunkline._tube_put_control(attached, 'backfill_end', jsonb_build_object('backfill', work.backfill, 'relation', attached.relation_name,
-    'incarnation', work.start_incarnation, 'lsn', work.start_lsn::text), 1);
+    'generation', trunkline._generation(work.start_incarnation), 'lsn', work.start_lsn::text), 1);
   delete from trunkline.tube_gap g where g.backfill = work.backfill;
   update trunkline.tube_backfill b set status = 'done', finished_at = clock_timestamp(), waits_for = null where b.backfill = work.backfill;
   return false;

@@ -17,6 +17,6 @@ begin
     on conflict (relation, shard, key) do update
        set document = excluded.document, version = excluded.version, written_at = clock_timestamp()
      where t.version <= excluded.version $sql$, documents, trunkline._tube_document(attached, true))
-    using keys, shards, attached.relation_name, version.incarnation, version.lsn;
+    using keys, shards, attached.relation_name, version.generation, version.lsn;
 end $$;
 select trunkline._access('_tube_mirror(int, text[], int[], regclass)', 'reader');
