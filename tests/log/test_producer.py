@@ -211,6 +211,19 @@ async def test_keys_and_headers_survive_in_mixed_company(tl: Platform) -> None:
     assert len(await batches(tl)) == 1
 
 
+async def test_headers_are_those_of_the_moment_of_the_send(tl: Platform) -> None:
+    headers: dict[str, Any] = {"of": {}}
+    async with tl.log.producer("orders", linger=NEVER) as producer:
+        for n in range(3):
+            headers["of"]["n"] = n
+            await producer.send("reused", headers=headers)
+    assert [m.headers["of"] async for m in tl.log.read("orders") if m.headers] == [
+        {"n": 0},
+        {"n": 1},
+        {"n": 2},
+    ]
+
+
 async def test_linger_gathers_until_a_batch_is_full(tl: Platform) -> None:
     producer = tl.log.producer("orders", linger=NEVER, batch_messages=10)
     answers = [await producer.send(value) for value in numbered(20)]

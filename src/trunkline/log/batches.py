@@ -121,11 +121,22 @@ def pack(
 ) -> PackedBatch:
     """Pack messages into the columns of one batch."""
     _check_lengths(values, keys, headers)
+    return pack_encoded(values, keys=keys, headers=encoded_headers(headers), codec=codec)
+
+
+def pack_encoded(
+    values: Sequence[bytes | None],
+    *,
+    keys: Sequence[bytes | None] | None = None,
+    headers: bytes | None = None,
+    codec: Codec = Codec.NONE,
+) -> PackedBatch:
+    """Pack messages whose headers are JSON already."""
     keyless = keys is None or all(key is None for key in keys)
     return _packed(
         _join("value", values),
         None if keys is None or keyless else _join("key", keys),
-        _encoded_headers(headers),
+        headers,
         n=len(values),
         codec=codec,
     )
@@ -151,7 +162,7 @@ def pack_arrow(
     return _packed(
         arrow.join("value", values),
         None if keyless else arrow.join("key", keys),
-        _encoded_headers(headers),
+        encoded_headers(headers),
         n=len(values),
         codec=codec,
     )
@@ -237,7 +248,8 @@ def header_text(header: Mapping[str, Any] | None) -> str | None:
     return None if header is None else _json(header)
 
 
-def _encoded_headers(headers: Sequence[Mapping[str, Any] | None] | None) -> bytes | None:
+def encoded_headers(headers: Sequence[Mapping[str, Any] | None] | None) -> bytes | None:
+    """Headers of messages as a JSON array; None when no message has any."""
     if headers is None or all(header is None for header in headers):
         return None
     for index, header in enumerate(headers):
@@ -252,7 +264,6 @@ def _encoded_headers(headers: Sequence[Mapping[str, Any] | None] | None) -> byte
         raise Invalid(f"headers are not JSON: {error}.") from None
     if "\\u0000" in text and _NUL.search(text):
         raise Invalid("headers have a character NUL in a text, which jsonb cannot hold.")
-    check_largest("header", len(encoded))
     return encoded
 
 
@@ -272,6 +283,7 @@ def check_largest(name: str, size: int) -> None:
 def _packed(
     values: Joined, keys: Joined | None, headers: bytes | None, *, n: int, codec: Codec
 ) -> PackedBatch:
+    check_largest("header", len(headers or b""))
     deflate = _context.compressor.compress if codec is Codec.ZSTD else bytes
     return PackedBatch(
         n=n,

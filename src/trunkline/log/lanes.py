@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from trunkline.log.batches import pack
+from trunkline.log.batches import pack_encoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +32,7 @@ class Entry:
     size: int
     values: Sequence[bytes | None] = ()
     keys: Sequence[bytes | None] | None = None
-    headers: Sequence[dict[str, Any] | None] | None = None
-    header_bytes: int = 0
+    headers: bytes | None = None
     packed: PackedBatch | None = None
     background: bool = False
     """Perhaps nobody waits for the answer: `flush` tells if it is bad."""
@@ -43,7 +42,13 @@ class Entry:
     def weight(self) -> int:
         """Bytes of memory, about."""
         objects = 0 if self.packed else self.n * _MESSAGE_BYTES
-        return self.size + 5 * self.header_bytes + objects + _ENTRY_BYTES
+        headers = self.packed.headers if self.packed else self.headers
+        return self.size + len(headers or b"") + objects + _ENTRY_BYTES
+
+    @property
+    def header_list(self) -> bytes:
+        """The headers of its messages, separated by commas."""
+        return b",".join([b"null"] * self.n) if self.headers is None else self.headers[1:-1]
 
 
 @dataclass(slots=True, eq=False)
@@ -71,16 +76,14 @@ def combine(entries: list[Entry], codec: Codec) -> PackedBatch:
     """One batch of what several callers sent."""
     if len(entries) == 1:
         entry = entries[0]
-        return pack(entry.values, keys=entry.keys, headers=entry.headers, codec=codec)
+        return pack_encoded(entry.values, keys=entry.keys, headers=entry.headers, codec=codec)
     keyed = any(entry.keys is not None for entry in entries)
     headed = any(entry.headers is not None for entry in entries)
-    return pack(
+    return pack_encoded(
         [value for entry in entries for value in entry.values],
         keys=[key for entry in entries for key in entry.keys or [None] * entry.n]
         if keyed
         else None,
-        headers=[header for entry in entries for header in entry.headers or [None] * entry.n]
-        if headed
-        else None,
+        headers=b"[%b]" % b",".join([entry.header_list for entry in entries]) if headed else None,
         codec=codec,
     )

@@ -28,13 +28,12 @@ from trunkline.core.errors import (
 )
 from trunkline.core.waiting import set_within
 from trunkline.log import calls
-from trunkline.log.batches import Codec, pack, partition_of, route
+from trunkline.log.batches import Codec, encoded_headers, partition_of, route
 from trunkline.log.columns import columns, encode
 from trunkline.log.lanes import Entry, Lane, combine
 from trunkline.log.models import Appended
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from types import TracebackType
 
     from trunkline.core.calls import Call
@@ -132,8 +131,7 @@ class Producer:
             size,
             [encoded],
             None if encoded_key is None else [encoded_key],
-            None if headers is None else [headers],
-            _check_headers(headers if headers is None else [headers]),
+            encoded_headers([headers]),
             background=True,
         )
         await self._enqueue(name, partition, entry)
@@ -218,11 +216,9 @@ class Producer:
             or codec is not self._codec_of(known)
         ):
             batch = rows.pack(codec)  # it goes alone anyway
-            return Entry(batch.n, batch.size, header_bytes=len(batch.headers or b""), packed=batch)
-        header_bytes = _check_headers(rows.headers)
-        return Entry(
-            len(rows.values), rows.size, rows.values, rows.keys, rows.headers, header_bytes
-        )
+            return Entry(batch.n, batch.size, packed=batch)
+        headers = encoded_headers(rows.headers)
+        return Entry(len(rows.values), rows.size, rows.values, rows.keys, headers)
 
     def _next_partition(self, known: Known) -> int:
         self._turn += 1
@@ -376,13 +372,6 @@ def _check_message(known: Known, value: bytes | None, key: bytes | None) -> int:
         )
     _check_size(known, len(value or b""))
     return len(value or b"") + len(key or b"")
-
-
-def _check_headers(headers: Sequence[dict[str, Any] | None] | None) -> int:
-    """Bad headers are the caller's mistake: say so now. Their length as JSON."""
-    if headers is None:
-        return 0
-    return len(pack([b""] * len(headers), headers=headers).headers or b"")
 
 
 def _check_size(known: Known, size: int) -> None:
