@@ -155,6 +155,7 @@ def test_a_dsn_that_libpq_takes_stays_as_it_is(written: str) -> None:
     [
         f"postgresql://user:{SECRET}@host:port:5/db?nonsense={SECRET}",
         f"postgresql://user:%zz{SECRET}@host/db",
+        f"postgresql://user:p@{SECRET}@host/db",
         f"host=x password {SECRET}",
         f"mysql://user:{SECRET}@host/db",
         SECRET,

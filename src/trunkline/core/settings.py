@@ -119,12 +119,19 @@ def normalise(dsn: str) -> str:
                 f'the DSN has the scheme "{name}", which is not Postgres.', hint=_FORMS
             )
         dsn = "postgresql://" + dsn[scheme.end() :]
-    try:
-        conninfo_to_dict(dsn)
-    except psycopg.Error:
+    if not _can_be_read(dsn):
         hint = f"{_FORMS} In a URL, special characters of the password are written as %XX."
-        raise BadRequest("the DSN cannot be read.", hint=hint) from None
+        raise BadRequest("the DSN cannot be read.", hint=hint)
     return dsn
+
+
+def _can_be_read(dsn: str) -> bool:
+    try:
+        hosts = str(conninfo_to_dict(dsn).get("host", "")).split(",")
+    except psycopg.Error:
+        return False
+    # an @ begins the name of an abstract socket; further on it is part of a password
+    return not any("@" in host[1:] for host in hosts)
 
 
 def _dotenv() -> dict[str, str]:
