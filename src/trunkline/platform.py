@@ -115,8 +115,11 @@ class SyncPlatform:
             yield connection
 
     def close(self) -> None:
-        """Finish what is under way and let go of everything. Safe to call twice."""
-        if self._closed:
+        """Finish what is under way and let go of everything. Safe to call twice.
+
+        A forked child leaves all of it to its parent.
+        """
+        if self._closed or self._portal.forked:
             return
         self._closed = True
         atexit.unregister(self.close)

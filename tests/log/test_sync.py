@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 import signal
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -27,6 +29,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 THREE = [b"a", b"b", b"c"]
+
+FORKS = """
+import os, sys, trunkline
+
+with trunkline.connect_sync(sys.argv[1]) as tl:
+    tl.log.append("orders", "before")
+    if os.fork() == 0:
+        for ask in (tl.log.list, lambda: tl.log.append("orders", "child")):
+            try:
+                ask()
+            except trunkline.BadRequest as error:
+                print(error.hint, flush=True)
+        sys.exit(7)
+    print(os.waitstatus_to_exitcode(os.wait()[1]))
+    tl.log.append("orders", "after")
+    print([message.value for message in tl.log.read("orders")])
+"""
 
 
 @pytest.fixture
@@ -277,6 +296,18 @@ def test_control_c_while_polling_loses_nothing(tl: SyncPlatform) -> None:
         timer.join()
         fill(tl, 2)
         assert numbers(poll(consumer)) == [1, 2]
+
+
+def test_a_forked_child_is_told_to_connect_and_leaves_its_parent_alone(
+    dsn: str, tl: SyncPlatform
+) -> None:
+    parent = subprocess.run(
+        [sys.executable, "-c", FORKS, dsn], capture_output=True, text=True, timeout=30, check=True
+    )
+
+    connect = "Connect after the fork: each process needs connections of its own."
+    assert parent.stdout.splitlines() == [connect, connect, "7", "[b'before', b'after']"]
+    assert parent.stderr == ""
 
 
 def test_a_dsn_that_leads_nowhere_is_told() -> None:

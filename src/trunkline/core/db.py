@@ -9,6 +9,7 @@ deadlock, a serialisation failure) is tried again too: nothing of it was done.
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 import threading
 import time
@@ -24,6 +25,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTi
 from trunkline.core.backoff import Backoff
 from trunkline.core.eager import EagerConnection
 from trunkline.core.errors import DatabaseError, Invalid, Unavailable, from_database, is_clash
+from trunkline.core.forking import refuse_forked
 from trunkline.core.unread import UnreadLoader
 
 if TYPE_CHECKING:
@@ -259,6 +261,7 @@ class Db:
         )
         self._opening = threading.Lock()
         self._opened = False
+        self._process = os.getpid()
 
     def run(self, call: Call[T], *, on: psycopg.Connection[Any] | None = None) -> T:
         """Run one call, in a transaction of its own or in the caller's (``on``)."""
@@ -283,6 +286,7 @@ class Db:
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """Lend a connection in autocommit mode; what runs on it raises the driver's errors."""
+        refuse_forked(self._process)
         with translated():
             with self._opening:
                 if not self._opened:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trunkline.core.errors import BadRequest
+from trunkline.core.forking import is_forked, refuse_forked
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -23,6 +25,12 @@ class Portal:
         self._thread: threading.Thread | None = None
         self._changing = threading.Lock()
         self._closed = False
+        self._process = os.getpid()
+
+    @property
+    def forked(self) -> bool:
+        """Whether its thread was left behind in the parent of this process."""
+        return is_forked(self._process)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the portal's loop and wait for its result.
@@ -37,6 +45,8 @@ class Portal:
 
     def close(self) -> None:
         """Cancel what still runs and stop the loop. Safe to call twice."""
+        if self.forked:
+            return
         with self._changing:
             self._closed = True
             loop, self._loop = self._loop, None
@@ -46,6 +56,9 @@ class Portal:
             thread.join()
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        if self.forked:
+            work.close()
+            refuse_forked(self._process)
         # Under the lock: the loop must not stop between the look at it and the submission.
         with self._changing:
             if self._closed or threading.current_thread() is self._thread:
