@@ -126,6 +126,19 @@ def test_a_narrow_terminal_cuts_neither_numbers_nor_names(
     assert name in printed([{"name": name, "value": text, "other": text}], Format.TABLE)
 
 
+def test_a_narrow_terminal_shows_every_column_of_rows_that_come_later(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "40")
+    row = {"partition": 0, "offset": 123, "at": datetime(2030, 1, 2, tzinfo=UTC)}
+    stream = open_stream(Format.TABLE, (*row, "key", "value"))
+    stream.write([{**row, "key": "alice", "value": "10 apples"}])
+    out = capsys.readouterr().out
+    assert [word for word in ("123", "2030-01-02", "alice", "10") if word not in out] == []
+
+
 def test_rows_that_come_later_stand_under_the_header(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -273,7 +273,10 @@ class _Stream:
             table.add_row(*(cell(name, row[name]) for name in self._columns))
         if table.row_count:
             self._header = False
-            console().print(table)
+            screen = console()
+            least = sum(2 + _NARROW.get(name, _LEAST_TEXT) for name in self._columns)
+            screen.width = max(screen.width, least)
+            screen.print(table)
 
     def close(self) -> None:
         pass
