@@ -211,6 +211,16 @@ MISUSES: dict[str, tuple[Any, dict[str, Any], type[trunkline.TrunklineError]]] =
     "an array of numbers": (pa.array([1, 2]), {}, Invalid),
     "a scalar of arrow": (pa.scalar(b"x"), {}, Invalid),
     "a table without values": (pa.table({"key": ["a"]}), {}, Invalid),
+    "a table with two columns of values": (
+        pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["value", "value"]),
+        {},
+        Invalid,
+    ),
+    "arrow keys of a type that is not taken": (
+        pa.table({"value": ["a"], "key": pa.array(["k"], pa.string_view())}),
+        {},
+        Invalid,
+    ),
     "keys twice": (pa.table({"value": ["a"], "key": ["a"]}), {"keys": ["a"]}, Invalid),
     "too few keys": (THREE, {"keys": [b"a"]}, Invalid),
     "too few keys of arrow": (pa.array(THREE), {"keys": pa.array([b"a"])}, Invalid),

@@ -49,6 +49,9 @@ class Columns:
     def key_list(self) -> Sequence[bytes | None]:
         """The keys as a list."""
         if self.arrow:
+            from trunkline.log import arrow
+
+            arrow.check_type("key", self.keys)
             return [encode("key", key) for key in self.keys.to_pylist()]
         keys: Sequence[bytes | None] = self.keys
         return keys
@@ -140,6 +143,9 @@ def _from_arrow(messages: Any, keys: Any, headers: Any) -> Columns:
         names = messages.column_names
         if "value" not in names:
             raise Invalid(f'the table needs a column "value", it has: {", ".join(names)}.')
+        for name in ("value", "key", "headers"):
+            if names.count(name) > 1:
+                raise Invalid(f'the table has {names.count(name)} columns "{name}".')
         for name, given in (("key", keys), ("headers", headers)):
             if given is not None and name in names:
                 raise Invalid(f'"{name}" is given twice: in the table and beside it.')
