@@ -16,6 +16,7 @@ from tests.fixtures.postgres import new_database
 from tests.log.archiving import CHECKSUM
 from tests.log.steps import TOPIC, append, claim, configure, create, fill, join, process, read, seal
 
+from trunkline.core import migrate
 from trunkline.log.batches import Codec, pack
 
 if TYPE_CHECKING:
@@ -411,6 +412,19 @@ def test_a_malformed_record_batch_is_refused(furnished: Session, batch: dict[str
     with refused("TL422"):
         call(furnished, "log_append_batch", topic=TOPIC, partition=0, **batch)
     assert everything(furnished) == before
+
+
+def test_headers_that_the_encoding_of_the_database_lacks_are_named(server: AnyServer) -> None:
+    with new_database(server, template="template0", encoding="LATIN1") as name:
+        migrate.install(server.dsn(name))
+        with closing(psycopg.connect(server.dsn(name), autocommit=True)) as session:
+            create(session)
+            kept = GOOD | {"headers": '[{"a": "é"}, null, null]'.encode()}
+            call(session, "log_append_batch", topic=TOPIC, partition=0, **kept)
+            lacking = GOOD | {"headers": '[{"a": "語"}, null, null]'.encode()}
+            with refused("TL422") as refusal:
+                call(session, "log_append_batch", topic=TOPIC, partition=0, **lacking)
+    assert "LATIN1" in (refusal.value.diag.message_primary or "")
 
 
 def test_well_formed_record_batches_are_taken(session: Session) -> None:

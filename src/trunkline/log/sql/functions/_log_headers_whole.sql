@@ -7,6 +7,8 @@ begin
   list := convert_from(headers, 'UTF8');
   return jsonb_typeof(list) = 'array' and jsonb_array_length(list) = n
      and not exists (select from jsonb_array_elements(list) e where jsonb_typeof(e) not in ('object', 'null'));
-exception when data_exception or program_limit_exceeded then
+exception when untranslatable_character then
+  perform trunkline._raise('TL422', format('the headers cannot be kept: %s.', sqlerrm), 'SQL reads them as jsonb, in the encoding of the database.');
+when data_exception or program_limit_exceeded then
   return false;  -- not JSON, or none that Postgres can hold
 end $$;
