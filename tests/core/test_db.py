@@ -548,6 +548,17 @@ async def test_a_session_of_ours_is_at_read_committed_whatever_the_default(
         assert await make(other, prepare=False).run(isolation) == default
 
 
+async def test_a_backslash_is_a_backslash_in_a_session_of_ours(
+    dsn: str, make: Callable[..., Twin], session: Session
+) -> None:
+    session.execute(
+        r"create or replace function trunkline.digits() returns bool language plpgsql as"
+        r" $$begin return '42' ~ '^\d+$'; end$$"
+    )
+    other = make_conninfo(dsn, options="-c standard_conforming_strings=off")
+    assert await make(other).run(Call("digits", {}, scalar))
+
+
 STYLES = ["-c datestyle=German", "-c datestyle=sql,dmy", "-c intervalstyle=postgres_verbose"]
 
 

@@ -35,6 +35,16 @@ def test_offsets_start_at_one_and_follow_each_other(session: Session, topic: str
     assert read(session) == {1: b"a", 2: b"b", 3: b"c"}
 
 
+def test_messages_are_stored_alike_where_backslashes_escape(session: Session) -> None:
+    create(session, compact=True)
+    session.execute("set standard_conforming_strings = off")
+    session.execute(
+        "select trunkline.log_append(%s, 0, array['a', null]::bytea[], array['k', 'l']::bytea[])",
+        [TOPIC],
+    )
+    assert read(session) == {1: b"a", 2: None}
+
+
 def test_a_rolled_back_append_leaves_its_offsets_to_the_next(session: Session, topic: str) -> None:
     append(session, b"a")
     with session.transaction(force_rollback=True):

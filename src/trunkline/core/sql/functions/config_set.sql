@@ -26,7 +26,7 @@ begin
       '', jsonb_build_object('name', name, 'minimum', setting.minimum));
   end if;
   if setting.type = 'interval' then
-    most := case when name like '%\_timeout' then '24 days' else '1000 years' end;
+    most := case when right(name, 8) = '_timeout' then '24 days' else '1000 years' end;
     if wanted::interval > most::interval then
       perform trunkline._raise('TL422', format('setting "%s" must be at most %s, got %s.', name, most, wanted), '', jsonb_build_object('name', name));
     end if;

@@ -23,7 +23,7 @@ begin
     perform trunkline._raise('TL422', format('a checksum is its kind, a colon and hexadecimal digits, got %s.', coalesce(quote_literal(left(checksum, 80)), 'NULL')));
   elsif jsonb_typeof(files) is distinct from 'array' or jsonb_array_length(files) = 0
      or exists (select from jsonb_array_elements(files) f where jsonb_typeof(f) <> 'object'
-                  or jsonb_typeof(f -> 'path') is distinct from 'string' or f ->> 'path' !~ '^[^/[:cntrl:]][^[:cntrl:]]*$' or f ->> 'path' ~ '(^|/)\.\.(/|$)'
+                  or jsonb_typeof(f -> 'path') is distinct from 'string' or f ->> 'path' !~ '^[^/[:cntrl:]][^[:cntrl:]]*$' or f ->> 'path' ~ '(^|/)[.][.](/|$)'
                   or coalesce(f ->> 'messages', '') !~ '^[1-9][0-9]{0,17}$') then
     perform trunkline._raise('TL422', 'files is an array of objects with path (relative to the location) and messages, in the order of offsets.', '',
       jsonb_build_object('files', left(files::text, 200)));

@@ -27,7 +27,7 @@ begin
         from kept k group by k.base_offset)
     insert into trunkline.log_segment_%2$s
     select b.base_offset, b.last_offset, b.at, b.producer_id, b.producer_seq, coalesce((k.p).n, 0), b.incarnation, b.format, b.codec,
-           coalesce((k.p).value_ends, '\x00000000'), coalesce((k.p).payload, ''), (k.p).value_valid, (k.p).key_ends, (k.p).keys, (k.p).key_valid,
+           coalesce((k.p).value_ends, E'\\x00000000'), coalesce((k.p).payload, ''), (k.p).value_valid, (k.p).key_ends, (k.p).keys, (k.p).key_valid,
            coalesce(k.deltas, ''), k.event_ids, (k.p).headers
       from trunkline.log_segment_%1$s b left join packed k using (base_offset)
      where b.base_offset <= $3 and (k.base_offset is not null or $2 and b.producer_id is not null) $sql$, segment.segment_id, next_id, later)

@@ -7,14 +7,14 @@ begin
   batch.n := cardinality(payloads);
   batch.format := 1;
   batch.codec := 0;
-  select '\x00000000'::bytea || string_agg(trunkline._log_int_bytes(u.ends), '' order by u.ordinal),
+  select E'\\x00000000'::bytea || string_agg(trunkline._log_int_bytes(u.ends), '' order by u.ordinal),
          string_agg(coalesce(u.value, ''), '' order by u.ordinal)
     into batch.value_ends, batch.payload
     from (select p.value, p.ordinal, sum(coalesce(octet_length(p.value), 0)) over (order by p.ordinal)::int as ends
             from unnest(payloads) with ordinality p (value, ordinal)) u;
   batch.value_valid := trunkline._log_valid_bytes(array(select p.value is not null from unnest(payloads) with ordinality p (value, ordinal) order by p.ordinal));
   if exists (select from unnest(keys) k where k is not null) then
-    select '\x00000000'::bytea || string_agg(trunkline._log_int_bytes(u.ends), '' order by u.ordinal),
+    select E'\\x00000000'::bytea || string_agg(trunkline._log_int_bytes(u.ends), '' order by u.ordinal),
            string_agg(coalesce(u.value, ''), '' order by u.ordinal)
       into batch.key_ends, batch.keys
       from (select p.value, p.ordinal, sum(coalesce(octet_length(p.value), 0)) over (order by p.ordinal)::int as ends

@@ -17,7 +17,7 @@ returns boolean language sql immutable as $$
                 and trunkline._log_int(key_ends, 0) = 0 and trunkline._log_int(key_ends, n) = octet_length(keys))
         and (headers is null or trunkline._log_headers_whole(headers, n))
       when 1 then
-        '\x28b52ffd' = all (array_remove(array[substr(payload, 1, 4), substr(value_ends, 1, 4), substr(keys, 1, 4), substr(key_ends, 1, 4),
+        E'\\x28b52ffd' = all (array_remove(array[substr(payload, 1, 4), substr(value_ends, 1, 4), substr(keys, 1, 4), substr(key_ends, 1, 4),
                                                substr(headers, 1, 4)], null))
     end, false);
 $$;
