@@ -15,7 +15,7 @@ from tests.fixtures.asking import ask, column
 
 from trunkline import __version__
 from trunkline.core import migrate
-from trunkline.core.errors import DatabaseError, Forbidden, SchemaMismatch, Unavailable
+from trunkline.core.errors import Conflict, DatabaseError, Forbidden, SchemaMismatch, Unavailable
 from trunkline.core.migrate import Step
 
 if TYPE_CHECKING:
@@ -106,6 +106,17 @@ def test_an_install_that_fails_leaves_nothing_behind(bare_dsn: str, code: list[S
     assert caught.value.sqlstate == "22012"
     with psycopg.connect(bare_dsn) as session:
         assert ask(session, "select to_regnamespace('trunkline')") is None
+
+
+def test_a_schema_of_somebody_else_is_neither_filled_nor_dropped(bare_dsn: str) -> None:
+    with psycopg.connect(bare_dsn, autocommit=True) as session:
+        session.execute("create schema trunkline; create table trunkline.theirs ()")
+        for work in (migrate.install, migrate.uninstall):
+            with pytest.raises(Conflict, match="something else"):
+                work(bare_dsn)
+        assert ask(session, "select to_regclass('trunkline.theirs') is not null")
+        session.execute("drop table trunkline.theirs")
+    migrate.install(bare_dsn)
 
 
 def test_the_plan_reads_only(bare_dsn: str) -> None:

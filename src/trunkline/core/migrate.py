@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 
 from trunkline.core.db import connect_arguments, translated
-from trunkline.core.errors import Forbidden, SchemaMismatch
+from trunkline.core.errors import Conflict, Forbidden, SchemaMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,6 +30,11 @@ _LOCK = 0x7472756E6B  # "trunk"
 _UNINSTALLERS = (
     "select p.proname from pg_proc p join pg_namespace n on n.oid = p.pronamespace"
     " where n.nspname = 'trunkline' and p.proname ~ '^_uninstall_'"
+)
+_OF_SOMEBODY_ELSE = (
+    "select to_regclass('trunkline.migration') is null and exists ("
+    "select from pg_class c where c.relnamespace = to_regnamespace('trunkline')"
+    " union all select from pg_proc p where p.pronamespace = to_regnamespace('trunkline'))"
 )
 
 
@@ -105,6 +110,7 @@ def install(dsn: str) -> Plan:
     """Bring the database to the code's schema; returns what was applied."""
     with _session(dsn) as connection, connection.transaction():
         connection.execute("select pg_advisory_xact_lock(%s)", [_LOCK])
+        _refuse_other_schema(connection)
         planned = _plan(connection)
         refuse_foreign(planned)
         if planned.pending or planned.missing:
@@ -147,6 +153,7 @@ def uninstall(dsn: str) -> int:
     ``_uninstall_<capability>()`` are called until they answer that nothing is left.
     """
     with _session(dsn) as connection:
+        _refuse_other_schema(connection)
         for (name,) in connection.execute(_UNINSTALLERS).fetchall():
             statement = sql.SQL("select trunkline.{}()").format(sql.Identifier(name))
             while (row := connection.execute(statement).fetchone()) and row[0]:
@@ -162,6 +169,16 @@ def uninstall(dsn: str) -> int:
             gone += len(batch)
         connection.execute("drop schema if exists trunkline cascade")
         return gone
+
+
+def _refuse_other_schema(connection: psycopg.Connection[Any]) -> None:
+    """A schema of our name that is empty may be filled; what somebody else put there stays."""
+    row = connection.execute(_OF_SOMEBODY_ELSE).fetchone()
+    if row and row[0]:
+        raise Conflict(
+            "the schema trunkline of this database holds something else.",
+            hint="Rename it, or use another database.",
+        )
 
 
 def _plan(connection: psycopg.Connection[Any]) -> Plan:
@@ -271,11 +288,13 @@ def _routine(step: Step) -> str:
 
 
 def _droppable(connection: psycopg.Connection[Any]) -> list[str]:
+    """Tables to drop; the one that tells whose schema it is goes last, with the schema."""
     return [
         name
         for (name,) in connection.execute(
             "select c.relname from pg_class c where c.relnamespace = to_regnamespace('trunkline')"
-            " and c.relkind in ('r', 'p') and not c.relispartition limit 50"
+            " and c.relkind in ('r', 'p') and not c.relispartition"
+            " and c.relname <> 'migration' limit 50"
         )
     ]
 
