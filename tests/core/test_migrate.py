@@ -119,6 +119,20 @@ def test_a_schema_of_somebody_else_is_neither_filled_nor_dropped(bare_dsn: str) 
     migrate.install(bare_dsn)
 
 
+def test_a_function_that_fits_better_in_public_does_not_deceive_the_installer(
+    bare_dsn: str, programs: Programs
+) -> None:
+    with psycopg.connect(bare_dsn, autocommit=True) as session:
+        for arguments in ("text, text", "text, text, text", "text, int"):
+            session.execute(
+                f"create function public.format({arguments}) returns text language plpgsql as"
+                " $$begin raise exception 'deceived'; end$$"
+            )
+    migrate.install(bare_dsn)
+    migrate.uninstall(bare_dsn)
+    programs.psql(bare_dsn, migrate.script())
+
+
 def test_the_plan_reads_only(bare_dsn: str) -> None:
     migrate.plan(bare_dsn)
     with psycopg.connect(bare_dsn) as session:

@@ -242,6 +242,7 @@ def _become_owner(connection: psycopg.Connection[Any]) -> None:
 
 def _apply(connection: psycopg.Connection[Any], due: Sequence[Step]) -> None:
     connection.execute("set local check_function_bodies = off")
+    connection.execute("set local search_path = pg_catalog, pg_temp")
     connection.execute("set local client_min_messages = warning")
     connection.execute(_prelude().encode())
     for step in due:
@@ -252,7 +253,8 @@ def _apply(connection: psycopg.Connection[Any], due: Sequence[Step]) -> None:
 
 
 def _script(due: Sequence[Step]) -> str:
-    parts = ["begin;", "set local check_function_bodies = off;", _prelude()]
+    parts = ["begin;", "set local check_function_bodies = off;"]
+    parts += ["set local search_path = pg_catalog, pg_temp;", _prelude()]
     for step in due:
         parts += [f"-- {step.capability}: {step.file}", step.text.strip(), _record_text(step)]
     parts += ["select * from trunkline.roles_grant();", "commit;"]
