@@ -642,6 +642,21 @@ def test_a_member_of_a_deleted_topic_cannot_commit_in_the_one_made_anew(
     assert position(session) == 0
 
 
+def test_who_joins_while_the_topic_is_deleted_is_told(
+    session: Session, topic: str, two: TwoSessions
+) -> None:
+    zombie, heir = process(session), process(session)
+    join(session, zombie)
+    call(session, "log_alter", topic=TOPIC, partitions=2)  # of which nobody has owned the second
+    die(session, zombie)
+    two.a.execute("select trunkline.log_delete(%s)", [TOPIC])
+    joining = two.later(two.b, JOIN, [TOPIC, heir])
+    two.blocked_by(two.a, two.b)
+    two.a.commit()
+    with refused("TL404"):
+        joining.result(10)
+
+
 def test_epochs_of_a_deleted_topic_are_forgotten_after_a_day(
     session: Session, share: Share
 ) -> None:

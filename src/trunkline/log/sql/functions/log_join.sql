@@ -20,6 +20,9 @@ begin
       trunkline._log_resources(settings.topic_id, group_name), process, coalesce(member, '')) s order by s.place
   loop
     select p.* into part from trunkline.log_partition p where p.topic_id = settings.topic_id and p.partition = log_join.partition;
+    if not found then
+      perform trunkline._raise('TL404', format('topic "%s" was deleted.', topic), '', jsonb_build_object('topic', topic));
+    end if;
     up_to := trunkline._log_position(part, group_name);
     return next;
   end loop;
