@@ -281,6 +281,26 @@ async def test_whatever_a_handler_raises_is_told(is_async: bool) -> None:
     assert "invocation.py" not in str(caught.value)
 
 
+async def test_an_error_that_cannot_be_told_is_a_failure_too() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    async def bad() -> None:
+        raise Mute
+
+    with pytest.raises(Failed, match=r"Mute: its text cannot be told\n.*in bad"):
+        await invoke(bad, is_async=True, timeout=5)
+
+
+async def test_a_plain_handler_that_interrupts_itself_ends_nothing_but_its_call() -> None:
+    def bad() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Failed, match="KeyboardInterrupt"):
+        await invoke(bad, is_async=False, timeout=5)
+
+
 @pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), StopIteration()])
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_a_handler_can_end_neither_the_worker_nor_the_process(

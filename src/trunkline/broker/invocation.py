@@ -170,7 +170,11 @@ def told(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     outer = [frame for frame in frames if frame.filename != __file__][-_FRAMES:]
     where = "".join(traceback.format_list(outer)).rstrip()
-    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    name = type(error).__name__
+    try:
+        text = f"{name}: {error}".rstrip(": ")
+    except Exception:  # noqa: BLE001 - it is the user's function
+        text = f"{name}: its text cannot be told"
     return telemetry.redact(f"{text}\n{where}".rstrip())
 
 
@@ -202,7 +206,9 @@ async def _in_thread(call: Callable[[], Any], made: Calling) -> Any:
         try:
             result = context.run(call)
         except BaseException as raised:  # noqa: BLE001 - it is the handler's outcome
-            error = RuntimeError(str(raised)) if isinstance(raised, StopIteration) else raised
+            error = raised
+            if isinstance(raised, StopIteration | KeyboardInterrupt):  # the loop would end with it
+                error = RuntimeError(repr(raised))
         made.end()  # before anybody hears of it, who might make the next call
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, result, error)

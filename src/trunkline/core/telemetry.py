@@ -34,7 +34,7 @@ Family = TypeVar(
 ROOT = "trunkline"
 
 _STRUCK_OUT = "***"
-_URL = re.compile(r"(?P<before>[a-z][a-z0-9+.-]*://[^:/@\s]*:)[^/\s]*@", re.IGNORECASE)
+_URL = re.compile(r"(?P<before>://[^:/@\s]*:)[^/\s]*@")
 _PAIR = re.compile(
     r"(?P<before>\b(?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|[^\s&'\"]+)", re.IGNORECASE
 )
