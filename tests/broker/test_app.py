@@ -714,6 +714,29 @@ async def test_a_handler_that_ignores_an_error_of_its_transaction_has_failed(
     assert "error of its transaction" in dead(session)[0][2]
 
 
+async def test_a_handler_that_closes_the_connection_of_its_transaction_has_failed(
+    app: trunkline.App, session: Session
+) -> None:
+    session.execute("create table effect (n text)")
+
+    @app.on("orders", group="g", retry=[])
+    async def handle(event: Event, transaction: psycopg.AsyncConnection[Any]) -> None:
+        await transaction.execute("insert into effect values (%s)", [event.payload])
+        if event.payload != "c1":
+            await transaction.close()
+        if event.payload == "b1":
+            raise ValueError("out of paper")
+
+    async with running(app):
+        await publish(app, "a1")
+        await eventually(lambda: len(dead(session)) == 1)
+        await publish(app, "b1", "c1")
+        await eventually(lambda: len(dead(session)) == 2)
+        await eventually(lambda: column(session, "select n from effect") == ["c1"])
+    assert "closed the connection" in dead(session)[0][2]
+    assert "out of paper" in dead(session)[1][2]
+
+
 async def test_a_handler_that_will_not_be_cancelled_loses_its_transaction_and_has_failed(
     app: trunkline.App, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

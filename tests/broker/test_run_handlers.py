@@ -44,6 +44,22 @@ async def test_dead_letters_are_told(app: trunkline.App) -> None:
     assert (letter.payload, letter.attempts, len(outcome.attempts)) == ({"n": 1}, 3, 3)
 
 
+async def test_a_connection_that_is_lost_is_no_end(
+    app: trunkline.App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.broker.worker.HandlerWorker.look_every", 0.0)
+    calls: list[int] = []
+
+    @app.on("orders", group="g", name="bill")
+    async def bill(event: Event, transaction: psycopg.AsyncConnection[Any]) -> None:
+        calls.append(event.payload)
+        if len(calls) < 5:
+            await transaction.execute("select pg_terminate_backend(pg_backend_pid())")
+
+    outcome = await run_handlers(app, [NewEvent("orders", 1)])
+    assert [event.payload for event in outcome.handled("bill")] == [1]
+
+
 async def test_a_handler_that_begins_with_the_history_gets_it(app: trunkline.App) -> None:
     @app.on("orders", group="g", name="bill", from_position=1)
     async def bill(event: Event) -> None: ...

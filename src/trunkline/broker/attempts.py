@@ -303,9 +303,10 @@ class Attempts:
         except Failed as failure:
             if connection is not None and failure.stuck:
                 await connection.close()  # it may go on as long as it likes, but not there
-                raise
-            if connection is not None and connection.closed:
+            if connection is not None and connection.broken:
                 raise Unavailable("the server left while the handler was at work.") from failure
+            if connection is not None and connection.closed:
+                raise
             return self._attempt(events, str(failure), last=failure.last, wait=failure.wait)
         return self._attempt(events, None)
 
@@ -418,6 +419,8 @@ def _batch_number(events: Sequence[Delivered]) -> int:
 def _check(connection: Connection) -> None:
     if connection.info.transaction_status == TransactionStatus.INERROR:
         raise Failed("the handler went on after an error of its transaction")
+    if connection.closed and not connection.broken:
+        raise Failed("the handler closed the connection of its transaction")
 
 
 def _interval(seconds: float | None) -> timedelta | None:

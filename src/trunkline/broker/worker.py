@@ -197,7 +197,8 @@ class HandlerWorker:
             self._hold(error)
             return False
         self._trouble.reset()
-        if not came and self._joined and all(lane.idle for lane in self._lanes.values()):
+        has_all = self._joined and self._rejoin_at > now  # none was dropped meanwhile
+        if not came and has_all and all(lane.idle for lane in self._lanes.values()):
             self.quiet.send(None)
         return came
 
