@@ -42,6 +42,27 @@ def test_events_are_published_as_argument_or_as_lines(cli: Cli, dsn: str, typed:
     assert "0 events were due, 0 got a position" in cli("broker", "tick").err
 
 
+def test_numbers_are_published_with_all_their_digits(cli: Cli, dsn: str, typed: Any) -> None:
+    numbers = ["12345678901234567.89", "1.10", "9" * 5_000]
+    metadata = '{"n": 12345678901234567.89}'
+    assert cli("broker", "publish", "a", numbers[0], "--metadata", metadata).code == 0
+    typed("\n".join(numbers[1:]))
+    assert cli("broker", "publish", "a").code == 0
+    with psycopg.connect(dsn) as session:
+        kept = session.execute(
+            "select payload::text, metadata::text from trunkline.event order by seq"
+        )
+        assert kept.fetchall() == [(numbers[0], metadata), (numbers[1], None), (numbers[2], None)]
+
+
+def test_a_payload_of_too_many_levels_is_refused_in_words(cli: Cli, dsn: str, typed: Any) -> None:
+    typed("[" * 100_000 + "]" * 100_000)
+    done = cli("broker", "publish", "a")
+    assert done.code == 2
+    assert "line 1 has more levels than can be read" in done.err
+    assert stored(dsn) == []
+
+
 def test_lines_that_are_not_json_publish_nothing(cli: Cli, dsn: str, typed: Any) -> None:
     typed("1\nhello\n")
     done = cli("broker", "publish", "a")

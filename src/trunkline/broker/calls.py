@@ -21,6 +21,7 @@ from trunkline.broker.models import (
 from trunkline.broker.readable import told
 from trunkline.core.calls import Call, many, nothing, one, scalar
 from trunkline.core.errors import Invalid
+from trunkline.core.unread import Unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -379,6 +380,8 @@ def seek(
 
 def json_text(value: Any, *, of: str) -> str:
     """A value as JSON; `Invalid` for what JSON cannot hold."""
+    if isinstance(value, Unread):
+        return str(value)
     try:
         return json.dumps(value, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:

@@ -139,7 +139,7 @@ def _shape(
     return {
         "topic": topic,
         "key": key,
-        "metadata": None if metadata is None else inputs.json_value(metadata, name="--metadata"),
+        "metadata": None if metadata is None else inputs.json_text(metadata, name="--metadata"),
         "deliver_at": None if deliver_at is None else inputs.moment(deliver_at),
         "subscription": subscription,
     }
@@ -149,7 +149,7 @@ def _event(shape: dict[str, Any], name: str, payload: str) -> Any:
     from trunkline.broker.models import NewEvent
     from trunkline.cli import inputs
 
-    return NewEvent(payload=inputs.json_value(payload, name=name), **shape)
+    return NewEvent(payload=inputs.json_text(payload, name=name), **shape)
 
 
 def _typed() -> Iterator[tuple[str, str]]:

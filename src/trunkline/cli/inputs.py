@@ -6,9 +6,13 @@ import json
 import os
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trunkline.core.errors import Invalid
+from trunkline.core.unread import Unread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FOREVER = frozenset({"forever", "infinity", "none"})
 
@@ -116,16 +120,24 @@ def moment(text: str, *, option: str = "--deliver-at") -> datetime:
         ) from None
 
 
-def json_value(text: str, *, name: str) -> Any:
+def json_text(text: str, *, name: str) -> Unread:
+    """JSON as it was typed: its numbers keep the digits that Python's would lose."""
+    json_value(text, name=name, number=str)
+    return Unread(text)
+
+
+def json_value(text: str, *, name: str, number: Callable[[str], Any] | None = None) -> Any:
     """A value as JSON; without NaN, Infinity and half characters, which only Python takes."""
     try:
-        value = json.loads(text, parse_constant=_no_constant)
+        value = json.loads(text, parse_constant=_no_constant, parse_int=number, parse_float=number)
         if not text.isascii() or "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except ValueError as error:
         raise Invalid(
             f"{name} is not JSON: {error}.", hint="""Texts need quotes of their own: '"text"'."""
         ) from None
+    except RecursionError:
+        raise Invalid(f"{name} has more levels than can be read.") from None
     return value
 
 
