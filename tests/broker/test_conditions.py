@@ -181,6 +181,37 @@ def test_settings_of_the_session_do_not_change_what_a_condition_means(session: S
     ]
 
 
+def test_constants_do_not_depend_on_settings_of_the_session(session: Session) -> None:
+    session.execute(
+        "set standard_conforming_strings = off; set transform_null_equals = on;"
+        " set array_nulls = off; set extra_float_digits = -10"
+    )
+    subscribe(session, r"e.topic ~ 'a\.b'")
+    subscribe(session, "(e.key = null) is true")
+    subscribe(session, "e.key = any ('{a,NULL}'::text[])")
+    subscribe(session, "(e.payload -> 'n')::float > 0.1234567890123456::float")
+    session.execute("reset all")
+    expressions = "select expression from trunkline.broker_condition order by condition_id"
+    assert column(session, expressions) == [
+        r"(e.topic ~ 'a\.b'::text)",
+        "((e.key = NULL::text) IS TRUE)",
+        "(e.key = ANY ('{a,NULL}'::text[]))",
+        "(((e.payload -> 'n'::text))::double precision > (0.1234567890123456)::double precision)",
+    ]
+
+
+def test_a_session_that_reads_backslashes_otherwise_gets_the_same_answers(session: Session) -> None:
+    session.execute("set standard_conforming_strings = off")
+    for condition in ("pg_sleep(1) is null", "random() < 2", "lower(current_user) = 'me'"):
+        with refused("TL422"), session.transaction():
+            subscribe(session, condition)
+    assert ask(session, "select trunkline._topic_regex('a.*.#.b+')") == r"^a\.[^.]+(\..*)?\.b\+$"
+    subscribe(session, '{"topic": "a.b", "eq": {"payload.n": 1}}')
+    assert ask(session, "select event_key from trunkline.broker_condition") == (
+        "row((e.payload #> '{n}'::text[]), e.topic)"
+    )
+
+
 def test_conditions_run_as_a_role_that_may_read_nothing_but_the_events_at_hand(
     session: Session,
 ) -> None:

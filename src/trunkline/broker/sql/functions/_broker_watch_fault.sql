@@ -11,9 +11,9 @@ returns text language sql stable as $$
     (select format('%s, a part of table %s, is not a table of this server: what is written to it by its own name is not seen.', r, watched.relation)
        from trunkline._hook_tree(watched.relation) r join pg_class c on c.oid = r where c.relkind not in ('r', 'p') limit 1),
     (select format('triggers of table %1$s are disabled: what is written meanwhile is not seen. Enable them: alter table %1$s enable trigger user;', g.tgrelid::regclass)
-       from pg_trigger g where g.tgname like format('trunkline\_watch\_%s\_%%', watched.watch) and g.tgenabled in ('D', 'R') limit 1),
+       from pg_trigger g where g.tgname like format(E'trunkline\\_watch\\_%s\\_%%', watched.watch) and g.tgenabled in ('D', 'R') limit 1),
     (select format('table %s has lost its triggers: watch the table again.', watched.relation)
-      where not exists (select from pg_trigger g where g.tgrelid = watched.relation and g.tgname like format('trunkline\_watch\_%s\_%%', watched.watch))),
+      where not exists (select from pg_trigger g where g.tgrelid = watched.relation and g.tgname like format(E'trunkline\\_watch\\_%s\\_%%', watched.watch))),
     (select format('the trigger function of table %s is in schema %s, which the table has left: watch the table again before that schema is dropped.', watched.relation, p.pronamespace::regnamespace)
        from pg_proc p join pg_class c on c.oid = watched.relation and c.relnamespace <> p.pronamespace
       where p.oid = to_regprocedure(trunkline._broker_watch_function(watched) || '()')),

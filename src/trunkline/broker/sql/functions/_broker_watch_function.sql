@@ -5,7 +5,7 @@ returns text language sql stable as $$
     from pg_namespace n
    where n.oid = coalesce(
      (select p.pronamespace from pg_trigger g join pg_proc p on p.oid = g.tgfoid
-       where g.tgrelid = watched.relation and g.tgname like format('trunkline\_watch\_%s\_%%', watched.watch) limit 1),
+       where g.tgrelid = watched.relation and g.tgname like format(E'trunkline\\_watch\\_%s\\_%%', watched.watch) limit 1),
      (select c.relnamespace from pg_class c where c.oid = watched.relation));
 $$;
 select trunkline._access('_broker_watch_function(trunkline.broker_watched_table)', 'reader');

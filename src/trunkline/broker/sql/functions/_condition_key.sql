@@ -20,7 +20,7 @@ begin
       continue;
     end if;
     sides := trunkline._condition_words(part, ' = ');
-    continue when cardinality(sides) <> 2 or sides[2] ~ '^(ANY|ALL) \(';  -- one of several is no equation
+    continue when cardinality(sides) <> 2 or sides[2] ~ E'^(ANY|ALL) \\(';  -- one of several is no equation
     a := trunkline._condition_side(sides[1]);
     b := trunkline._condition_side(sides[2]);
     continue when a.type is distinct from b.type or not (a.total and b.total);

@@ -5,7 +5,8 @@
 create or replace function trunkline._condition_parse(expression text, out tree text, out canonical text, out type text)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set timezone = 'UTC' set datestyle = 'ISO, YMD' set intervalstyle = 'postgres'
-set quote_all_identifiers = off as $$
+set quote_all_identifiers = off set standard_conforming_strings = on set transform_null_equals = off set array_nulls = on
+set extra_float_digits = 1 as $$
 declare
   name text := 'trunkline_condition_' || replace(gen_random_uuid()::text, '-', '');
   written text := 'select (' || expression || E'\n)';

@@ -11,11 +11,11 @@ begin
     return;
   end if;
   begin
-    parts := case when path ~ '^\s*\[' then array(select jsonb_array_elements_text(path::jsonb)) else string_to_array(path, '.') end;
+    parts := case when path ~ E'^\\s*\\[' then array(select jsonb_array_elements_text(path::jsonb)) else string_to_array(path, '.') end;
   exception when data_exception then
     parts := null;
   end;
-  if parts[1] in ('payload', 'metadata') and array_position(parts, null) is null and (path ~ '^\s*\[' or array_position(parts, '') is null) then
+  if parts[1] in ('payload', 'metadata') and array_position(parts, null) is null and (path ~ E'^\\s*\\[' or array_position(parts, '') is null) then
     value := case when cardinality(parts) = 1 then 'e.' || parts[1] else format('(e.%s #> %L::text[])', parts[1], parts[2:]) end;
     is_text := false;
   else

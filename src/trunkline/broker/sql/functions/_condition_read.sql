@@ -9,7 +9,7 @@ declare
   constants jsonb;
 begin
   perform trunkline._condition_limits(condition, params);
-  if coalesce(condition, '') ~ '^\s*($|\{)' then
+  if coalesce(condition, '') ~ E'^\\s*($|\\{)' then
     select 'json', c.expression, c.expression, c.event_key, c.subscription_key, c.constants
       into wanted.kind, wanted.condition, wanted.expression, wanted.event_key, wanted.subscription_key, constants
       from trunkline._condition_compile(trunkline._condition_form(condition)) c;

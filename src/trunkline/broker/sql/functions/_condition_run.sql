@@ -5,7 +5,7 @@
    TL403 when it belongs to anybody else, as after a restore into a server that has no such role. */
 create or replace function trunkline._condition_run(statement text, batch trunkline.broker_match_event[] default null)
 returns table (place int, subscription bigint) language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp set timezone = 'UTC' set datestyle = 'ISO, YMD' set intervalstyle = 'postgres'
+set search_path = pg_catalog, pg_temp set timezone = 'UTC' set datestyle = 'ISO, YMD' set intervalstyle = 'postgres' set standard_conforming_strings = on
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 begin
   if current_user <> 'trunkline_matcher' then

@@ -4,13 +4,13 @@ create or replace function trunkline._condition_side(side text, out of text, out
 language plpgsql as $$
 declare
   parsed record := trunkline._condition_parse(side);
-  variables text[] := array(select distinct m[1] from regexp_matches(parsed.tree, '\{VAR :varno (\d+)', 'g') m);
+  variables text[] := array(select distinct m[1] from regexp_matches(parsed.tree, E'\\{VAR :varno (\\d+)', 'g') m);
 begin
   type := parsed.type;
   -- Postgres 15 counts two more tables in a view
   of := case when variables in ('{1}', '{3}') then 'e' when variables in ('{2}', '{4}') then 's' end;
   total := not exists (
-      select from regexp_matches(parsed.tree, '\{([A-Z_]+)', 'g') m
+      select from regexp_matches(parsed.tree, E'\\{([A-Z_]+)', 'g') m
        where m[1] <> all (array['QUERY', 'RANGETBLENTRY', 'RTEPERMISSIONINFO', 'ALIAS', 'FROMEXPR', 'RANGETBLREF', 'TARGETENTRY',
                'VAR', 'CONST', 'OPEXPR', 'FUNCEXPR', 'COALESCEEXPR', 'RELABELTYPE', 'SUBSCRIPTINGREF']))
     and not exists (

@@ -24,7 +24,7 @@ begin
   for pattern in select distinct t from jsonb_array_elements_text(list) t where t ~ '[*#]' order by t loop
     place := jsonb_array_length(part.constants);
     -- the beginning without wildcards is compared first: that is cheap
-    part.constants := part.constants || jsonb_build_array(regexp_replace(substring(pattern from '^[^*#]*#?'), '\.?#$', ''), trunkline._topic_regex(pattern));
+    part.constants := part.constants || jsonb_build_array(regexp_replace(substring(pattern from '^[^*#]*#?'), E'\\.?#$', ''), trunkline._topic_regex(pattern));
     parts := parts || format('(starts_with(e.topic, (s.params #>> ''{c,%s}''::text[])) and e.topic ~ (s.params #>> ''{c,%s}''::text[]))', place, place + 1);
   end loop;
   part.expression := format('(%s)', array_to_string(parts, ' or '));

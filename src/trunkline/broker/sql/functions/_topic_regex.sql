@@ -15,10 +15,10 @@ begin
   for place in 1 .. cardinality(words) loop
     word := words[place];
     if word = '#' then
-      regex := regex || case when dotted then '(\..*)?' when place = cardinality(words) then '.*' else '(.*\.)?' end;
+      regex := regex || case when dotted then E'(\\..*)?' when place = cardinality(words) then '.*' else E'(.*\\.)?' end;
     else
-      regex := regex || case when dotted then '\.' else '' end
-        || case word when '*' then '[^.]+' else regexp_replace(word, '([\\^$+?()\[\]{}|])', '\\\1', 'g') end;
+      regex := regex || case when dotted then E'\\.' else '' end
+        || case word when '*' then '[^.]+' else regexp_replace(word, E'([\\\\^$+?()\\[\\]{}|])', E'\\\\\\1', 'g') end;
       dotted := true;
     end if;
   end loop;

@@ -12,7 +12,7 @@ begin
     perform trunkline._broker_watch_end(watched.watch);
   end loop;
   for watched in select w.* from trunkline.broker_watched_table w
-                  where exists (select from pg_trigger g where g.tgrelid = w.relation and g.tgname like format('trunkline\_watch\_%s\_%%', w.watch)) loop
+                  where exists (select from pg_trigger g where g.tgrelid = w.relation and g.tgname like format(E'trunkline\\_watch\\_%s\\_%%', w.watch)) loop
     for change in select * from trunkline._broker_watch_triggers(watched) loop
       if trunkline._broker_watch_trigger_try(watched, change.relation, change.operation, change.there) then
         return true;

@@ -5,7 +5,7 @@ returns text language sql stable as $$
     from pg_namespace n
    where n.oid = coalesce(
      (select p.pronamespace from pg_trigger g join pg_proc p on p.oid = g.tgfoid
-       where g.tgrelid = attached.relation and g.tgname like format('trunkline\_tube\_%s\_%%', attached.attachment) limit 1),
+       where g.tgrelid = attached.relation and g.tgname like format(E'trunkline\\_tube\\_%s\\_%%', attached.attachment) limit 1),
      (select c.relnamespace from pg_class c where c.oid = attached.relation));
 $$;
 select trunkline._access('_tube_function_name(trunkline.tube_table)', 'writer');

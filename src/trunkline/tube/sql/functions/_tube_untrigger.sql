@@ -12,11 +12,11 @@ begin
     perform trunkline._raise('TL403', format('table %s belongs to %s: only its owner may detach it.', hook.relation, hook.owner));
   end if;
   perform trunkline._hook_lock(array(
-    select distinct g.tgrelid::regclass from unnest(leaving) l join pg_trigger g on g.tgname like format('trunkline\_tube\_%s\_%%', l.attachment)
+    select distinct g.tgrelid::regclass from unnest(leaving) l join pg_trigger g on g.tgname like format(E'trunkline\\_tube\\_%s\\_%%', l.attachment)
      order by 1), 'access exclusive', 'tube.attach');
   foreach attached in array leaving loop
     for hook in select g.tgname, g.tgrelid::regclass as child from pg_trigger g
-                 where g.tgname like format('trunkline\_tube\_%s\_%%', attached.attachment) loop
+                 where g.tgname like format(E'trunkline\\_tube\\_%s\\_%%', attached.attachment) loop
       execute format('drop trigger %I on %s', hook.tgname, hook.child);
     end loop;
     perform trunkline._hook_function_drop('trunkline_tube_' || attached.attachment);

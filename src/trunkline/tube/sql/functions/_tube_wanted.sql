@@ -33,9 +33,9 @@ begin
   wanted.key_types := trunkline._tube_key_types(relation, wanted.key_columns, making => true);
   if shard is null then
     wanted.shard := coalesce(substring(class.nspname from '^[^0-9]+([0-9]{1,9})$'), substring(class.relname from '^[^0-9]+([0-9]{1,9})$'), '0')::int;
-  elsif shard ~ '^\s*[0-9]{1,9}\s*$' then
+  elsif shard ~ E'^\\s*[0-9]{1,9}\\s*$' then
     wanted.shard := shard::int;
-  elsif shard ~ '^\s*-?[0-9]+\s*$' then
+  elsif shard ~ E'^\\s*-?[0-9]+\\s*$' then
     perform trunkline._raise('TL422', format('a shard is a number from 0 to 999999999, got %s.', shard));
   else
     wanted.shard_expression := shard;
