@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from trunkline import NewEvent
 from trunkline.core.errors import Invalid
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.fixtures.asking import Session
 
 
@@ -59,6 +62,27 @@ def test_blocking_code_publishes_in_its_transaction_too(clean_dsn: str, session:
         assert tl.broker.release() == 0
         tl.broker.topic("a", key_order="locked")
     assert payloads(session) == [None, "x"]
+
+
+@pytest.fixture
+def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_new_york")
+def test_a_time_without_a_zone_is_one_of_this_machine(clean_dsn: str) -> None:
+    noon = datetime(2090, 1, 1, 12)  # noqa: DTZ001 - it has none
+    with trunkline.connect_sync(clean_dsn) as tl:
+        tl.broker.publish("a", 1, deliver_at=noon)
+        assert tl.broker.next_due() == datetime(2090, 1, 1, 17, tzinfo=UTC)
+        tl.broker.publish_many([NewEvent("a", 2, deliver_at=noon - timedelta(hours=1))])
+        assert tl.broker.next_due() == datetime(2090, 1, 1, 16, tzinfo=UTC)
+        tl.broker.publish("a", 3, deliver_at=datetime.min)  # noqa: DTZ901
+        assert tl.broker.tick() == 1
 
 
 @pytest.mark.parametrize("payload", [object(), float("inf"), {1, 2}, b"bytes"])

@@ -19,7 +19,7 @@ from trunkline.broker.models import (
     WrittenEvent,
 )
 from trunkline.broker.readable import told
-from trunkline.core.calls import Call, many, nothing, one, scalar
+from trunkline.core.calls import Call, many, moment, nothing, one, scalar
 from trunkline.core.errors import Invalid
 from trunkline.core.unread import Unread
 
@@ -74,7 +74,7 @@ def written(event: NewEvent) -> WrittenEvent:
         json_text(event.payload, of="payload"),
         event.key,
         None if event.metadata is None else json_text(event.metadata, of="metadata"),
-        event.deliver_at,
+        moment(event.deliver_at),
         event.subscription,
     )
 

@@ -7,6 +7,7 @@ the same values, so that nothing is written twice for the two kinds of client.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -52,7 +53,7 @@ class Call(Generic[T]):
 
     def values(self) -> list[Any]:
         """The arguments in the order of the statement."""
-        return list(self.arguments.values())
+        return [moment(value) for value in self.arguments.values()]
 
     def refuse_too_large(self) -> None:
         """Name the number that fits no function: the database names only the types."""
@@ -62,6 +63,16 @@ class Call(Generic[T]):
                     f"{name} is out of range, got {value}.",
                     hint="Or the schema is older than this program: trunkline db verify",
                 )
+
+
+def moment(value: Any) -> Any:
+    """A time without a zone is one of this machine, not of the server; all else as it is."""
+    if not isinstance(value, datetime) or value.tzinfo is not None:
+        return value
+    try:
+        return value.astimezone()
+    except (ValueError, OverflowError):  # at the ends of time
+        return value.replace(tzinfo=UTC)
 
 
 @lru_cache(maxsize=512)
