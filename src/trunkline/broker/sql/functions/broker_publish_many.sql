@@ -1,7 +1,8 @@
 /* Publish events in the transaction of the caller, all or none, in the order of the arrays.  An array that is NULL
    stands for NULLs; broker_publish() says what each is for.  Returns the ids in the order of the batch.
    Writes: event, event_due.  Locks: in topics whose key_order is locked the keys, in an order that all batches share; of more than 1000
-   keys their buckets, of which a topic has 64, so that it waits for nearly all who publish to that topic, and they for it.
+   keys their buckets, of which a topic has 64, so that it waits for nearly all who publish to that topic, and they for it:
+   publish such a batch before anything else to that topic, or two transactions that do otherwise may end in a deadlock (40P01).
    Errors: TL404 no such subscription, TL413, TL422; the message names the place in the batch.  TL429 no room for more locks. */
 create or replace function trunkline.broker_publish_many(
   topics text[], payloads jsonb[], keys text[] default null, metadatas jsonb[] default null,
