@@ -85,6 +85,24 @@ def test_a_time_without_a_zone_is_one_of_this_machine(clean_dsn: str) -> None:
         assert tl.broker.tick() == 1
 
 
+async def test_what_is_not_text_and_no_event_is_refused_before_anything_is_sent(
+    clean_dsn: str, session: Session
+) -> None:
+    async with trunkline.connect(clean_dsn) as tl:
+        for given in (
+            {"topic": b"a"},
+            {"topic": "a", "key": b"k"},
+            {"topic": "a", "key": bytearray()},
+        ):
+            with pytest.raises(Invalid, match="is text, got byte"):
+                await tl.broker.publish(payload=1, **given)
+            with pytest.raises(Invalid, match="is text, got byte"):
+                await tl.broker.publish_many([NewEvent(payload=1, **given)])
+        with pytest.raises(Invalid, match="is a NewEvent, got int"):
+            await tl.broker.publish_many([1])  # type: ignore[list-item]
+    assert payloads(session) == []
+
+
 @pytest.mark.parametrize("payload", [object(), float("inf"), {1, 2}, b"bytes"])
 async def test_what_is_not_json_is_refused_before_anything_is_sent(
     clean_dsn: str, payload: object

@@ -8,7 +8,7 @@ import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import psycopg  # noqa: TC002 - annotations are looked at
 import pytest
@@ -239,6 +239,33 @@ def test_classes_of_the_enclosing_function_may_be_annotated() -> None:
     async def handle(local: Local) -> None: ...
 
     assert value(app.handlers[0], {"x": 1}) == Local(x=1)
+
+
+def test_a_strict_model_takes_what_json_has_for_its_types() -> None:
+    class Strict(BaseModel, strict=True):
+        number: int
+        at: datetime
+        parts: tuple[int, ...]
+
+    async def handle(strict: Strict) -> None: ...
+
+    handler = make(handle, group="g", names=locals())
+    fitted = value(handler, {"number": 1, "at": "2026-01-01T00:00:00Z", "parts": [1, 2]})
+    assert fitted == Strict(number=1, at=datetime(2026, 1, 1, tzinfo=UTC), parts=(1, 2))
+    with pytest.raises(Unfit, match="number: Input should be a valid integer"):
+        value(handler, {"number": "1", "at": "2026-01-01T00:00:00Z", "parts": []})
+
+
+def test_an_event_may_be_annotated_in_any_way() -> None:
+    async def optional(event: Event | None) -> None: ...
+
+    async def annotated(event: Annotated[Event, "the event"]) -> None: ...
+
+    async def beside(number: int, event: Annotated[Event | None, "too"] = None) -> None: ...
+
+    for function in (optional, annotated):
+        assert value(make(function, group="g"), 1) == event(1)
+    assert make(beside, group="g").arguments.event == "event"
 
 
 def test_an_app_that_is_not_open_says_so() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
+from math import nan
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -537,9 +539,29 @@ async def test_a_consumer_of_unknown_kind_is_refused(tl: Platform) -> None:
         {"max_attempts": 0},
         {"deadline": timedelta(0)},
         {"poll_interval": 0},
+        {"poll_interval": nan},
     ):
         with pytest.raises(Invalid):
             tl.log.consume("orders", "billing", **options)  # type: ignore[arg-type]
+    await tl.log.create("orders")
+    with pytest.raises(Invalid, match="got nan"):
+        await tl.log.consume("orders", "billing").poll(nan)
+
+
+async def test_times_at_the_ends_of_time_are_taken_and_what_is_none_is_refused(
+    tl: Platform,
+) -> None:
+    await tl.log.create("orders")
+    await tl.log.append("orders", THREE)
+    for zone in (None, UTC):
+        first, last = datetime.min.replace(tzinfo=zone), datetime.max.replace(tzinfo=zone)
+        assert await tl.log.offset_at("orders", 0, first) == 1
+        assert await tl.log.offset_at("orders", 0, last) == 4
+        async with tl.log.consume("orders", uuid4().hex, start=first) as consumer:
+            assert (await consumer.poll(10)).offsets == [1, 2, 3]  # type: ignore[union-attr]
+    for wrong in (datetime.now(UTC).date(), "2026-01-01", None):
+        with pytest.raises(Invalid, match="is a datetime"):
+            await tl.log.offset_at("orders", 0, wrong)  # type: ignore[arg-type]
 
 
 async def test_maintenance_runs_as_a_service(tl: Platform) -> None:

@@ -393,6 +393,14 @@ async def test_silence_is_a_reason_too(tl: Platform) -> None:
     assert letter.headers["dead"]["attempts"] == 2
 
 
+async def test_nothing_is_buried_that_was_not_handed_out_however_short_the_deadline(
+    tl: Platform,
+) -> None:
+    await fill(tl, 1)
+    async with share(tl, deadline=timedelta(microseconds=1), max_attempts=2) as consumer:
+        assert [(await poll(consumer)).attempts for _ in range(2)] == [1, 2]
+
+
 async def test_a_message_is_buried_once_though_its_burier_dies_before_the_end(
     tl: Platform, watch: Watch
 ) -> None:

@@ -11,6 +11,7 @@ from trunkline.broker.models import (
     Event,
     Group,
     HandlerLag,
+    NewEvent,
     Scanned,
     Scheduled,
     Unforwarded,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
 
-    from trunkline.broker.models import NewEvent
-
 
 def publish(
     topic: str,
@@ -43,9 +42,9 @@ def publish(
     return Call(
         "broker_publish",
         {
-            "topic": topic,
+            "topic": _text(topic, of="topic"),
             "payload": json_text(payload, of="payload"),
-            "key": key,
+            "key": _text(key, of="key"),
             "metadata": None if metadata is None else json_text(metadata, of="metadata"),
             "deliver_at": deliver_at,
             "subscription": subscription,
@@ -69,10 +68,12 @@ def publish_many(events: Iterable[NewEvent]) -> Call[list[int]]:
 
 def written(event: NewEvent) -> WrittenEvent:
     """Write an event down; `Invalid` for what JSON cannot hold."""
+    if not isinstance(event, NewEvent):
+        raise Invalid(f"an event to publish is a NewEvent, got {type(event).__name__}.")
     return WrittenEvent(
-        event.topic,
+        _text(event.topic, of="topic"),
         json_text(event.payload, of="payload"),
-        event.key,
+        _text(event.key, of="key"),
         None if event.metadata is None else json_text(event.metadata, of="metadata"),
         moment(event.deliver_at),
         event.subscription,
@@ -376,6 +377,12 @@ def seek(
         safe_to_repeat=True,
         types={"at_time": "timestamptz", "up_to": "bigint", "lane": "int"},
     )
+
+
+def _text(value: Any, *, of: str) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise Invalid(f"a {of} is text, got {type(value).__name__}.", hint="Decode it first.")
+    return value
 
 
 def json_text(value: Any, *, of: str) -> str:

@@ -9,8 +9,10 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import psycopg
 from pydantic import TypeAdapter, ValidationError
@@ -116,8 +118,12 @@ class Handler:
                 raise Unfit(f"Python cannot hold the JSON of event {event.event_id}: {part.reason}")
         if self.arguments.payload is None:
             return event
+        fit = self.arguments.payload
         try:
-            return self.arguments.payload.validate_python(event.payload)
+            with suppress(ValidationError):
+                return fit.validate_python(event.payload)
+            # a strict model takes a text for a time where it knows that it reads JSON
+            return fit.validate_json(json.dumps(event.payload))
         except ValidationError as error:
             raise Unfit(_faults(error, event)) from None
 
@@ -276,7 +282,7 @@ def _arguments(
             transaction = parameter.name
         elif first is None and parameter.kind in _BY_PLACE:
             first = parameter
-        elif _is_event((get_args(parameter.annotation) or (parameter.annotation,))[0]):
+        elif _is_event(_element(parameter.annotation) or parameter.annotation):
             event = parameter.name
         elif parameter.default is parameter.empty and parameter.kind not in _ANY_NUMBER:
             raise Invalid(
@@ -311,7 +317,19 @@ def _is_connection(parameter: inspect.Parameter) -> bool:
 
 
 def _is_event(annotation: Any) -> bool:
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _is_event(parts[0])
+    if origin in (Union, UnionType):
+        return all(part is NoneType or _is_event(part) for part in parts)
     return inspect.isclass(annotation) and issubclass(annotation, Event)
+
+
+def _element(annotation: Any) -> Any:
+    """What a list is a list of; None for what is no list."""
+    if annotation is list or get_origin(annotation) in (list, Sequence):
+        return (get_args(annotation) or (Any,))[0]
+    return None
 
 
 def _payload(told: str, first: inspect.Parameter, *, batch: int) -> TypeAdapter[Any] | None:
@@ -319,15 +337,14 @@ def _payload(told: str, first: inspect.Parameter, *, batch: int) -> TypeAdapter[
     wanted = first.annotation
     if wanted is first.empty or wanted is Any:
         return None
-    is_list = wanted is list or get_origin(wanted) in (list, Sequence)
+    is_list = _element(wanted) is not None
     if is_list != (batch > 1):
         takes = "a list of events" if batch > 1 else "one event"
         raise Invalid(
             f'{told} is called with {takes}, but its parameter "{first.name}" is {wanted}.',
             hint="batch=1 gives one event, batch above 1 a list.",
         )
-    if is_list:
-        wanted = (get_args(wanted) or (Any,))[0]
+    wanted = _element(wanted) or wanted
     if wanted is Any or _is_event(wanted):
         return None
     try:

@@ -179,9 +179,11 @@ def fetch(
 
 def offset_at(topic: str, partition: int, at_time: datetime) -> Call[int]:
     """The first offset appended at a time or later."""
+    if not isinstance(at_time, datetime):
+        raise Invalid(f"a time is a datetime, got {type(at_time).__name__}.")
     return Call(
         "log_offset_at",
-        {"topic": topic, "partition": partition, "at_time": at_time.astimezone()},
+        {"topic": topic, "partition": partition, "at_time": at_time},
         scalar,
         safe_to_repeat=True,
     )

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from itertools import chain
+from math import isnan
 from typing import TYPE_CHECKING, Any, Self
 
 from trunkline.core import telemetry
@@ -162,7 +163,7 @@ class Consumer(ABC):
                 raise Invalid(f"{name} must be at least 1, got {value}.")
         if reader.deadline <= timedelta(0):
             raise Invalid(f"a deadline must be positive, got {reader.deadline}.")
-        if reader.poll_interval <= 0:
+        if not reader.poll_interval > 0:  # nor NaN
             raise Invalid(f"poll_interval must be positive, got {reader.poll_interval}.")
         self.topic = reader.topic
         self.group = reader.group
@@ -192,6 +193,8 @@ class Consumer(ABC):
 
     async def poll(self, timeout: float | None = None) -> Batch | None:
         """The next batch; None when ``timeout`` seconds brought none, or after `close`."""
+        if timeout is not None and isnan(timeout):
+            raise Invalid("a timeout is a number of seconds, got nan.")
         longest = self._reader.poll_interval
         give_up = None if timeout is None else time.monotonic() + timeout
         idle = Backoff(first=min(_FIRST_WAIT, longest), longest=longest, jitter=0.1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.calls import Call, many, nothing, scalar
+from trunkline.core.calls import Call, many, moment, nothing, scalar
 from trunkline.log.models import Assignment, Claim, Lag, Position, Start
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def delete_group(topic: str, group: str) -> Call[None]:
 
 def _start(start: Start) -> str:
     """A start as SQL takes it; a time without a zone is local, whatever the server's zone is."""
-    return start.astimezone().isoformat() if isinstance(start, datetime) else str(start)
+    return moment(start).isoformat() if isinstance(start, datetime) else str(start)
 
 
 def _claim(topic: str, group: str, partition: int, claim: int) -> dict[str, Any]:

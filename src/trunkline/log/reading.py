@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from trunkline.core.calls import moment
 from trunkline.log import calls
 from trunkline.log.decoding import decode
 
@@ -37,7 +38,7 @@ class Reading:
         self._fetch_bytes = fetch_bytes
         self._incarnation: int | None = None
         self._asked_for: int | None = None
-        self._since = since.astimezone() if isinstance(since, datetime) else None
+        self._since = moment(since) if isinstance(since, datetime) else None
         self._last = last
 
     def next_call(self) -> Call[list[StoredBatch]] | None:

@@ -58,23 +58,26 @@ class SharedConsumer(Consumer):
         self._history: tuple[int, int] | None = None
 
     async def _next_of(self, topic: Topic) -> Batch | None:
-        if batch := await self._take_up():
+        if (held := self._still_held()) and (batch := await self._hand_out(held)):
             return batch
         for _ in range(topic.partitions):
             partition = self._turn % topic.partitions
             self._turn += 1
             while claim := await self._claim(partition):
                 until = time.monotonic() + self._reader.deadline.total_seconds()
-                self._held_claim = HeldClaim(partition, claim, until)
-                if batch := await self._take_up():
+                if batch := await self._hand_out(HeldClaim(partition, claim, until)):
                     return batch
         return None
 
-    async def _take_up(self) -> Batch | None:
-        """Hand out the claim that is held: a new one, or one that a poll cut short left behind."""
+    def _still_held(self) -> HeldClaim | None:
         held = self._held_claim
-        if held is None or (held.until < time.monotonic() and not self._reader.at_most_once):
-            return None
+        if held is None or self._reader.at_most_once or held.until >= time.monotonic():
+            return held
+        return None
+
+    async def _hand_out(self, held: HeldClaim) -> Batch | None:
+        """Hand out a claim: a new one, or one that a poll cut short left behind."""
+        self._held_claim = held
         try:
             batch = await self._batch_of(held.partition, held.claim)
         except Unavailable:
