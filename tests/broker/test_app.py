@@ -13,7 +13,9 @@ from uuid import uuid4
 import psycopg
 import pytest
 from pydantic import BaseModel, field_validator
+from tests.broker.groups import match
 from tests.fixtures.asking import ask, column
+from tests.fixtures.postgres import new_database
 
 import trunkline
 from trunkline.broker.delivered import Delivered
@@ -22,9 +24,10 @@ from trunkline.broker.worker import HandlerWorker
 from trunkline.testing import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from tests.fixtures.asking import Session
+    from tests.fixtures.postgres import AnyServer
 
     MakeApp = Callable[..., trunkline.App]
 
@@ -32,6 +35,7 @@ POSITION = (
     "select max((trunkline._cursor_latest(k.cursor_id)).up_to) from trunkline.cursor_key k"
     " where k.resource like 'broker:%%:' || %s"
 )
+TERMINATE = "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s"
 
 
 class Order(BaseModel):
@@ -1157,3 +1161,50 @@ async def test_a_stream_may_be_looped_over_without_ceremony(app: trunkline.App) 
         looking.cancel()
         await asyncio.wait({looking})
     assert seen[0] == {"n": 2}
+
+
+async def test_a_handler_that_had_read_further_than_a_standby_goes_back_to_where_that_stands(
+    server: AnyServer, template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another database takes the name of the first, which it was a copy of before the events."""
+    monkeypatch.setattr(HandlerWorker, "rejoin_every", 60.0)
+    seen: list[int] = []
+    with new_database(server, template=template) as first:
+        app = trunkline.App(server.dsn(first))
+
+        @app.on("orders", group="billing", name="sees")
+        async def sees(event: Event) -> None:
+            seen.append(event.payload)
+
+        async with app:
+            await app.register()
+        with psycopg.connect(server.dsn(first), autocommit=True) as session:
+            session.execute("select trunkline.incarnation()")
+        with new_database(server, template=first) as second:
+            async with running(app, services=False):
+                deliver(server.dsn(first), range(10))
+                await eventually(lambda: seen == [*range(10)])
+                await eventually(lambda: behind(server.dsn(first)) == 0)
+                deliver(server.dsn(second), range(100, 120))
+                with psycopg.connect(server.dsn("postgres"), autocommit=True) as session:
+                    for old, new in ((first, f"{first}_old"), (second, first)):
+                        session.execute(TERMINATE, [old])
+                        session.execute(f'alter database "{old}" rename to "{new}"')
+                    session.execute(f'drop database "{first}_old" with (force)')
+                await eventually(lambda: len(seen) >= 30)
+    assert seen[10:] == [*range(100, 120)]
+
+
+def behind(dsn: str) -> int:
+    with psycopg.connect(dsn) as session:
+        return int(ask(session, "select sum(waiting) from trunkline.broker_lag('billing')"))
+
+
+def deliver(dsn: str, payloads: Iterable[int]) -> None:
+    with psycopg.connect(dsn, autocommit=True) as session:
+        for payload in payloads:
+            session.execute(
+                "select trunkline.broker_publish('orders', to_jsonb(%s::int), key => 'k')",
+                [payload],
+            )
+        match(session)

@@ -94,6 +94,7 @@ class HandlerWorker:
         self._joined = False
         self._stopping = False
         self._rejoin_at = 0.0
+        self._connections = 0
         self._look_at = 0.0
         self._hold_until = 0.0
         self._trouble = Backoff(first=0.1, longest=10.0)
@@ -185,7 +186,7 @@ class HandlerWorker:
         if now < self._hold_until:
             return False
         try:
-            if now >= self._rejoin_at:
+            if now >= self._rejoin_at or self._may_be_another_server():
                 await self._rejoin(process)
             if now >= self._look_at:
                 await self._look()
@@ -204,8 +205,6 @@ class HandlerWorker:
 
     def _heard(self, key: str) -> None:
         """Something came for the lanes that the last part of the key names; if none, for all."""
-        if not key:  # the connection is a new one: perhaps to a standby that took over
-            self._rejoin_at = 0.0
         named = key.rpartition(":")[2].split(",")
         for number, lane in self._lanes.items():
             if named == [""] or str(number) in named:
@@ -223,8 +222,17 @@ class HandlerWorker:
         until = max(min(self._look_at, self._rejoin_at), self._hold_until)
         await set_within(self._woken, max(0.0, until - time.monotonic()))
 
+    def _may_be_another_server(self) -> bool:
+        """Whether a standby may have taken over since we joined, which never had what we read."""
+        return self._connections != self._db.connections_made
+
+    def _refuse_another_server(self) -> None:
+        if self._may_be_another_server():
+            raise LeaseLost("the server may be another by now.")
+
     async def _rejoin(self, process: UUID) -> None:
         handler = self.handler
+        connections = self._db.connections_made
         try:
             shares = await self._db.run(
                 calls.join(handler.group, handler.name, process, member=self._member)
@@ -236,6 +244,7 @@ class HandlerWorker:
             await self.register()
             return
         self._rejoin_at = time.monotonic() + self.rejoin_every
+        self._connections = connections
         ours = {share.lane: share for share in shares}
         for number, lane in list(self._lanes.items()):
             if number not in ours or ours[number].epoch != lane.epoch:
@@ -321,6 +330,7 @@ class HandlerWorker:
                     json_text=handler.takes_json_text,
                 )
             )
+            self._refuse_another_server()
         except PositionTrimmed as error:
             self._skip(wanting, error)
             return True
@@ -330,18 +340,20 @@ class HandlerWorker:
             raise
         for number, lane in wanting.items():
             events = found.get(number, [])
-            full = len(events) >= most or _looked_far(events, after[number])
-            if gone := [event for event in events if event.event_id is None and event.position]:
-                logger.error("events lost", events=len(gone), **self._about(lane))
-            lane.more = lane.more or full
-            lane.has_read_all = lane.has_read_all or not full
-            lane.add(events)
-            lane.next_batch()  # forgets those that have left
-            if lane.lacks and events:
-                lane.more = True
-            elif lane.lacks:  # they were there when they were written down
-                lane.cuts.clear()
+            self._add(lane, events, full=len(events) >= most or _looked_far(events, after[number]))
         return any(lane.more for lane in wanting.values())
+
+    def _add(self, lane: Lane, events: list[Delivered], *, full: bool) -> None:
+        if gone := [event for event in events if event.event_id is None and event.position]:
+            logger.error("events lost", events=len(gone), **self._about(lane))
+        lane.more = lane.more or full
+        lane.has_read_all = lane.has_read_all or not full
+        lane.add(events)
+        lane.next_batch()  # forgets those that have left
+        if lane.lacks and events:
+            lane.more = True
+        elif lane.lacks:  # they were there when they were written down
+            lane.cuts.clear()
 
     def _wants_more(self, lane: Lane) -> bool:
         room = len(lane.queue) * 2 <= self.room or lane.lacks

@@ -88,6 +88,11 @@ class AsyncDb:
         self._opened = False
         self._alone: list[AsyncDb] = []
 
+    @property
+    def connections_made(self) -> int:
+        """How often the pool has connected: behind another connection may be another server."""
+        return self._pool.get_stats().get("connections_num", 0)
+
     def alone(self) -> AsyncDb:
         """The same database over one connection of its own, closed with this.
 
@@ -210,6 +215,10 @@ class SparingDb(AsyncDb):
         self.dsn = db.dsn
         self._db = db
         self._free = asyncio.Semaphore(most)
+
+    @property
+    def connections_made(self) -> int:
+        return self._db.connections_made
 
     async def run(
         self,
