@@ -185,6 +185,20 @@ def test_other_states_are_told_by_what_can_be_done_about_them(
         assert error.sqlstate == caught.value.sqlstate
 
 
+@pytest.mark.parametrize("facts", [None, '{"asked": 1}'])
+@pytest.mark.parametrize("hint", [None, "Ask again."])
+def test_an_error_has_no_empty_hint_and_no_empty_facts(
+    session: Session, hint: str | None, facts: str | None
+) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        session.execute(
+            "select trunkline._raise('TL422', 'no.', %s, %s)", [hint or "", facts or "{}"]
+        )
+    told = caught.value.diag
+    assert (told.sqlstate, told.message_primary) == ("TL422", "no.")
+    assert (told.message_hint, told.message_detail) == (hint, facts)
+
+
 def test_a_detail_that_is_no_object_is_kept_as_text(session: Session) -> None:
     for detail, found in (("just words", "just words"), ("[1]", [1])):
         with pytest.raises(psycopg.Error) as caught:

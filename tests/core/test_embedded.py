@@ -182,6 +182,14 @@ def test_libpq_variables_of_the_caller_do_not_mislead_the_server(
         assert ask(target.dsn, "select current_user") == "postgres"
 
 
+def test_an_address_that_libpq_is_told_of_is_not_where_an_embedded_server_is(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGHOSTADDR", "127.0.0.1")
+    with server.use() as target:
+        assert ask(target.dsn, "select inet_server_addr()") is None
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have other rules")
 def test_a_session_keeps_the_memory_of_one_large_batch_for_the_next(server: Server) -> None:
     with server.use() as target, psycopg.connect(target.dsn, autocommit=True) as connection:

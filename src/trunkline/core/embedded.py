@@ -175,7 +175,10 @@ class Server:
         sockets = (postmaster and postmaster.sockets) or self._sockets()
         place = quote(sockets, safe="/")
         port = self._tcp_port or _PORT
-        return f"postgresql://{SUPERUSER}@/{quote(database, safe='')}?host={place}&port={port}"
+        # or libpq would go to that address instead
+        address = "&hostaddr=" if os.environ.get("PGHOSTADDR") else ""
+        name = quote(database, safe="")
+        return f"postgresql://{SUPERUSER}@/{name}?host={place}&port={port}{address}"
 
     def log_tail(self, lines: int = 20) -> str:
         """The last lines of the server's log."""
