@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 import time
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from tests.fixtures.postgres import AnyServer
+    from tests.fixtures.proxy import Proxy
 
     from trunkline.core.embedded import Server
 
@@ -615,3 +618,20 @@ async def test_a_statement_that_is_cancelled_leaves_the_connection_usable(dsn: s
                 await connection.execute("select pg_sleep(30)")
         row = await (await connection.execute("select 1")).fetchone()
         assert row == (1,)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux alone has it")
+@pytest.mark.parametrize(
+    ("said", "silence", "idle"),
+    [({}, 30_000, 15), ({"tcp_user_timeout": 5000, "keepalives_idle": 60}, 5000, 60)],
+)
+async def test_a_server_whose_host_vanished_is_given_up_in_a_while_that_the_dsn_may_say(
+    dsn: str, proxy: Callable[[str], Proxy], said: dict[str, int], silence: int, idle: int
+) -> None:
+    far = AsyncDb(make_conninfo(proxy(dsn).dsn, **said))  # type: ignore[arg-type]
+    async with far.connection() as connection:
+        with socket.socket(fileno=os.dup(connection.fileno())) as line:
+            assert line.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == silence
+            assert line.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == idle
+            assert line.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    await far.close()

@@ -158,7 +158,8 @@ def connected(dsn: str) -> "Iterator[psycopg.Connection[Any]]":
     from trunkline.core.db import connect_arguments, translated
 
     with translated():
-        connection = psycopg.connect(dsn, **connect_arguments(prepare=False, connect_timeout=10))
+        arguments = connect_arguments(dsn, prepare=False, connect_timeout=10)
+        connection = psycopg.connect(dsn, **arguments)
     with connection:
         yield connection
 

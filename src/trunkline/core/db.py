@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
 from psycopg.types.string import TextLoader
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
@@ -46,9 +47,20 @@ _OUR_TERMS = (
 )
 
 
-def connect_arguments(*, prepare: bool, connect_timeout: float) -> dict[str, Any]:
-    """Keyword arguments that every connection of ours is opened with."""
+# A host that is gone says nothing: for 15 minutes if something was sent, else for two hours.
+_GIVE_UP = {
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+
+
+def connect_arguments(dsn: str, *, prepare: bool, connect_timeout: float) -> dict[str, Any]:
+    """Keyword arguments that every connection of ours is opened with; what a DSN says stays."""
+    said = conninfo_to_dict(dsn)
     return {
+        **{name: value for name, value in _GIVE_UP.items() if name not in said},
         "autocommit": True,
         "prepare_threshold": 5 if prepare else None,
         "connect_timeout": max(1, int(connect_timeout)),
@@ -71,7 +83,7 @@ class AsyncDb:
     ):
         self.dsn = dsn
         self._patience = patience
-        self._arguments = connect_arguments(prepare=prepare, connect_timeout=connect_timeout)
+        self._arguments = connect_arguments(dsn, prepare=prepare, connect_timeout=connect_timeout)
         self._connect_timeout = connect_timeout
         self._pool = AsyncConnectionPool(
             dsn,
@@ -263,7 +275,7 @@ class Db:
             min_size=0,
             max_size=pool_max,
             open=False,
-            kwargs=connect_arguments(prepare=prepare, connect_timeout=connect_timeout),
+            kwargs=connect_arguments(dsn, prepare=prepare, connect_timeout=connect_timeout),
             configure=on_our_terms if prepare else None,
             timeout=connect_timeout,
             reconnect_timeout=connect_timeout,

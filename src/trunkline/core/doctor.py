@@ -64,7 +64,7 @@ def examine(
     try:
         with translated():
             connection = psycopg.connect(
-                dsn, **connect_arguments(prepare=False, connect_timeout=10)
+                dsn, **connect_arguments(dsn, prepare=False, connect_timeout=10)
             )
             if Settings.load().prepare:
                 on_our_terms(connection)

@@ -320,7 +320,7 @@ def _session(dsn: str) -> Iterator[psycopg.Connection[Any]]:
 @contextmanager
 def _connected(dsn: str) -> Iterator[psycopg.Connection[Any]]:
     with translated():
-        arguments = connect_arguments(prepare=False, connect_timeout=10)
+        arguments = connect_arguments(dsn, prepare=False, connect_timeout=10)
         with psycopg.connect(dsn, **arguments) as connection:
             if connection.info.server_version < OLDEST_SERVER:
                 raise SchemaMismatch(
