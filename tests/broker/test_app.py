@@ -35,6 +35,7 @@ POSITION = (
     "select max((trunkline._cursor_latest(k.cursor_id)).up_to) from trunkline.cursor_key k"
     " where k.resource like 'broker:%%:' || %s"
 )
+HANDLERS = "select handler from trunkline.broker_handler"
 TERMINATE = "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s"
 
 
@@ -1186,13 +1187,50 @@ async def test_a_handler_that_had_read_further_than_a_standby_goes_back_to_where
                 await eventually(lambda: seen == [*range(10)])
                 await eventually(lambda: behind(server.dsn(first)) == 0)
                 deliver(server.dsn(second), range(100, 120))
-                with psycopg.connect(server.dsn("postgres"), autocommit=True) as session:
-                    for old, new in ((first, f"{first}_old"), (second, first)):
-                        session.execute(TERMINATE, [old])
-                        session.execute(f'alter database "{old}" rename to "{new}"')
-                    session.execute(f'drop database "{first}_old" with (force)')
+                await asyncio.to_thread(take_over, server, first, second)
                 await eventually(lambda: len(seen) >= 30)
     assert seen[10:] == [*range(100, 120)]
+
+
+@pytest.mark.parametrize("knows_group", [True, False])
+async def test_a_handler_that_a_standby_has_not_heard_of_is_registered_there(
+    server: AnyServer, template: str, *, knows_group: bool
+) -> None:
+    seen: list[int] = []
+    with new_database(server, template=template) as first:
+        with psycopg.connect(server.dsn(first), autocommit=True) as session:
+            session.execute("select trunkline.incarnation()")
+            if knows_group:
+                session.execute("select trunkline.broker_subscribe('billing', handler => 'all')")
+                session.execute("select trunkline.broker_publish('invoices', '-1')")
+                match(session)
+        app = trunkline.App(server.dsn(first))
+
+        @app.on("orders", group="billing", name="sees")
+        async def sees(event: Event) -> None:
+            seen.append(event.payload)
+
+        with new_database(server, template=first) as second:
+            async with running(app):
+                await app.publish("orders", 1)
+                await eventually(lambda: seen == [1])
+                await asyncio.to_thread(take_over, server, first, second)
+                with psycopg.connect(server.dsn(first), autocommit=True) as session:
+                    await eventually(lambda: "sees" in column(session, HANDLERS))
+                await app.publish("invoices", -2)
+                await app.publish("orders", 2)
+                await eventually(lambda: len(seen) > 1)
+    assert seen == [1, 2]
+
+
+def take_over(server: AnyServer, first: str, second: str) -> None:
+    """Let a database take the name of another, as a standby takes the place of its server."""
+    with psycopg.connect(server.dsn("postgres"), autocommit=True) as session:
+        session.execute(f'alter database "{first}" allow_connections false')
+        for old, new in ((first, f"{first}_old"), (second, first)):
+            session.execute(TERMINATE, [old])
+            session.execute(f'alter database "{old}" rename to "{new}"')
+        session.execute(f'drop database "{first}_old" with (force)')
 
 
 def behind(dsn: str) -> int:

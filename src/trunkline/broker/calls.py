@@ -131,6 +131,11 @@ def head() -> Call[int]:
     return Call("broker_head", {}, scalar, safe_to_repeat=True)
 
 
+def incarnation() -> Call[int]:
+    """The number of this life of the server."""
+    return Call("incarnation", {}, scalar, safe_to_repeat=True)
+
+
 def tick() -> Call[int]:
     """Number the events that were committed since the last tick."""
     return Call("broker_tick", {}, scalar, safe_to_repeat=True)

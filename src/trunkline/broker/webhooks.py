@@ -93,6 +93,9 @@ class WebhookWorker(HandlerWorker):
         self._registered_once = True
         return self._sender.endpoint.group_id
 
+    async def _register_anew(self) -> None:
+        """Nothing: a standby that has not heard of the webhook has none."""
+
     async def _finish(self, process: UUID) -> None:
         # who waits to be let through looks again once it is known that we stop
         asyncio.get_running_loop().call_soon(self.circuit.look_again)

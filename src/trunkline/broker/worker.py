@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.broker import handler_calls as calls
 from trunkline.broker.attempts import Attempts, Shared
-from trunkline.broker.calls import group
+from trunkline.broker.calls import group, incarnation
 from trunkline.broker.invocation import Withdrawn
 from trunkline.broker.lane import UNCOMMITTED, Cut, Lane
 from trunkline.broker.lane_work import LaneWork
@@ -95,6 +95,7 @@ class HandlerWorker:
         self._stopping = False
         self._rejoin_at = 0.0
         self._connections = 0
+        self._life: int | None = None
         self._look_at = 0.0
         self._hold_until = 0.0
         self._trouble = Backoff(first=0.1, longest=10.0)
@@ -117,6 +118,7 @@ class HandlerWorker:
         """Make subscription and handler, so that from now on nothing is missed; the group's id."""
         process = await self._lease.hold()
         handler = self.handler
+        life = await self._db.run(incarnation())
         await self._db.run(
             subscribe(
                 handler.group,
@@ -129,6 +131,7 @@ class HandlerWorker:
                 ordering=handler.ordering,
             )
         )
+        self._life = life
         return await self._db.run(group(handler.group))
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -234,6 +237,7 @@ class HandlerWorker:
         handler = self.handler
         connections = self._db.connections_made
         try:
+            await self._register_anew()
             shares = await self._db.run(
                 calls.join(handler.group, handler.name, process, member=self._member)
             )
@@ -261,6 +265,11 @@ class HandlerWorker:
             self._begin(share, cuts.get(share.lane, ()))
         await self._give_back(process, ours)
         self._joined = True
+
+    async def _register_anew(self) -> None:
+        """Register in every life of the server: a standby may not have heard that we did."""
+        if self._life != await self._db.run(incarnation()):
+            await self.register()
 
     async def _give_back(self, process: UUID, ours: dict[int, HandlerLane]) -> None:
         """Surplus lanes go once nothing is in hand."""
