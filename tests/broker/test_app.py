@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel, field_validator
 from tests.broker.groups import match
 from tests.fixtures.asking import ask, column
-from tests.fixtures.postgres import new_database
+from tests.fixtures.postgres import new_database, take_over
 
 import trunkline
 from trunkline.broker.delivered import Delivered
@@ -36,7 +36,6 @@ POSITION = (
     " where k.resource like 'broker:%%:' || %s"
 )
 HANDLERS = "select handler from trunkline.broker_handler"
-TERMINATE = "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s"
 
 
 class Order(BaseModel):
@@ -1221,16 +1220,6 @@ async def test_a_handler_that_a_standby_has_not_heard_of_is_registered_there(
                 await app.publish("orders", 2)
                 await eventually(lambda: len(seen) > 1)
     assert seen == [1, 2]
-
-
-def take_over(server: AnyServer, first: str, second: str) -> None:
-    """Let a database take the name of another, as a standby takes the place of its server."""
-    with psycopg.connect(server.dsn("postgres"), autocommit=True) as session:
-        session.execute(f'alter database "{first}" allow_connections false')
-        for old, new in ((first, f"{first}_old"), (second, first)):
-            session.execute(TERMINATE, [old])
-            session.execute(f'alter database "{old}" rename to "{new}"')
-        session.execute(f'drop database "{first}_old" with (force)')
 
 
 def behind(dsn: str) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
@@ -20,6 +22,7 @@ from tests.broker.receiving import (
     waits_for,
 )
 from tests.broker.steps import publish
+from tests.fixtures.postgres import new_database, take_over
 
 from trunkline.testing import eventually
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.fixtures.asking import Session
+    from tests.fixtures.postgres import AnyServer
 
 SOON = [timedelta(milliseconds=10)] * 3
 
@@ -255,3 +259,29 @@ async def test_many_webhooks_are_all_served_and_each_asks_less_often(
         worker.share(50_000)
         assert worker.room == 1  # what is read ahead by all of them is bounded
     assert len(set(receiver.ids)) == 40
+
+
+@pytest.mark.parametrize("knows_webhook", [True, False])
+async def test_an_event_that_a_standby_gives_the_number_of_a_lost_one_is_posted_as_another(
+    server: AnyServer, template: str, receiver: Receiver, *, knows_webhook: bool
+) -> None:
+    """A webhook may have the number of a lost one too."""
+    with new_database(server, template=template) as first:
+        with psycopg.connect(server.dsn(first), autocommit=True) as session:
+            allow_private(session)
+            session.execute("select trunkline.incarnation()")
+            if knows_webhook:
+                session.execute("select trunkline.broker_webhook_add('g', %s)", [receiver.url])
+        with new_database(server, template=first) as second:
+            async with sending(server.dsn(first)) as (tl, _):
+                if not knows_webhook:
+                    await tl.broker.webhook_add("g", receiver.url)
+                ids = [await tl.broker.publish("t", "lost")]
+                await eventually(lambda: receiver.payloads == ["lost"])
+                await asyncio.to_thread(take_over, server, first, second)
+                if not knows_webhook:
+                    await tl.broker.webhook_add("h", receiver.url)
+                ids.append(await tl.broker.publish("t", "there"))
+                await eventually(lambda: receiver.payloads == ["lost", "there"])
+    assert len(set(ids)) == 1
+    assert len({request.headers["idempotency-key"] for request in receiver.requests}) == 2

@@ -1,7 +1,8 @@
 """What is posted to a webhook: body, id, headers, signatures. Values in, values out.
 
-The id is made of the endpoint's identity and the ids of the events: the same events have the same
-id at every try, also after a restart, and no other set of events has it.
+The id is made of the endpoint's identity and the ids and times of the events: the same events have
+the same id at every try, also after a restart, and no other set of events has it, also when a
+standby that lagged behind gives ids again.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ def _cloudevent(event: Delivered, source: str) -> str:
 
 def message_id(endpoint: Endpoint, events: Sequence[Delivered]) -> str:
     """What a receiver knows a repetition by."""
-    told = f"{endpoint.identity}:{','.join(str(event.event_id) for event in events)}"
+    ids = (f"{event.event_id}@{event.at.astimezone(UTC).isoformat()}" for event in events)
+    told = f"{endpoint.identity}:{','.join(ids)}"
     return f"msg_{hashlib.sha256(told.encode()).hexdigest()[:32]}"
 
 

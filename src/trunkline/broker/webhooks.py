@@ -115,6 +115,10 @@ class _Running:
         self._stop = asyncio.Event()
         self.task = asyncio.create_task(worker.run(self._stop), name=worker.handler.name)
 
+    def is_other_than(self, endpoint: Endpoint | None) -> bool:
+        """Whether it was removed; its number may be given again by a standby that lacked it."""
+        return endpoint is None or endpoint.identity != self.sender.endpoint.identity
+
     def stop(self) -> None:
         """Begin nothing more."""
         self._stop.set()
@@ -191,7 +195,9 @@ class BrokerWebhooks(Service):
             [
                 webhook
                 for webhook, running in self._running.items()
-                if webhook not in found or webhook in withdrawn or running.task.done()
+                if running.is_other_than(found.get(webhook))
+                or webhook in withdrawn
+                or running.task.done()
             ]
         )
         self._withdrawn -= withdrawn
