@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.fixtures.postgres import new_database, take_over
 
 import trunkline
 from trunkline.core.db import AsyncDb
@@ -19,6 +20,8 @@ from trunkline.tube.services import TubeRunner
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from tests.fixtures.postgres import AnyServer
 
     from trunkline.platform import Platform
     from trunkline.tube.models import Change, Version
@@ -63,6 +66,10 @@ class Shelf(Downstream):
             key for (_, key), (document, _) in self.documents.items() if document is not None
         )
 
+    @property
+    def texts(self) -> dict[str, str]:
+        return {key: text for (_, key), (text, _) in self.documents.items() if text is not None}
+
     async def _write(self, changes: Sequence[Change]) -> Mapping[Change, str]:
         keys = [change.key for change in changes]
         self.batches.append(keys)
@@ -87,6 +94,12 @@ class Shelf(Downstream):
 
 @pytest.fixture
 async def tl(dsn: str) -> AsyncIterator[Platform]:
+    async with prepared(dsn) as platform:
+        yield platform
+
+
+@asynccontextmanager
+async def prepared(dsn: str) -> AsyncIterator[Platform]:
     async with trunkline.connect(dsn) as platform:
         await execute(platform, "create table item (id int primary key, name text)")
         await platform.tube.ensure("items")
@@ -278,6 +291,34 @@ async def test_a_backfill_removes_what_is_gone_and_spares_what_is_committed_late
     await tl.tube.backfill_step(backfill)
     await deliver(tl, worker)
     assert shelf.keys == ["0", "1", "3", "4", "5"]
+
+
+async def test_a_backfill_takes_back_what_a_standby_that_took_over_lacks(
+    server: AnyServer, template: str
+) -> None:
+    """Nothing else does: no entry that the standby has speaks of it."""
+    shelf = Shelf()
+    with new_database(server, template=template) as first:
+        async with prepared(server.dsn(first)) as tl:
+            await execute(tl, "insert into item values (1, 'there'), (2, 'there')")
+            await deliver(tl, tl.tube.worker("items", shelf, pace=HASTE))
+        there = shelf.texts
+        with new_database(server, template=first) as second:
+            async with trunkline.connect(server.dsn(first)) as tl:
+                worker = tl.tube.worker("items", shelf, pace=HASTE)
+                await execute(tl, "update item set name = 'lost'; insert into item values (3)")
+                await deliver(tl, worker)
+                assert shelf.keys == ["1", "2", "3"]
+                await asyncio.to_thread(take_over, server, first, second)
+                async with running(worker):
+                    [backfill] = await tl.tube.backfill_schedule("items")
+
+                    async def brought_back() -> None:
+                        await tl.tube.backfill_step(backfill)
+                        await tl.tube.tick()
+                        assert shelf.texts == there
+
+                    await eventually(brought_back)
 
 
 async def test_truncate_empties_the_downstream(tl: Platform) -> None:
