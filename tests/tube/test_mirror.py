@@ -112,6 +112,18 @@ async def test_what_a_later_life_of_the_server_says_counts_whatever_its_number(
     assert [document["name"] for _, _, document in await documents(tl)] == ["after"]
 
 
+async def test_the_first_version_that_another_life_of_the_server_tells_is_higher_than_all_before(
+    tl: Platform,
+) -> None:
+    version = "select generation from trunkline.tube_version()"
+    await execute(tl, "select trunkline.incarnation()")
+    [[before]] = await execute(tl, version)
+    await execute(tl, "update trunkline.incarnation set timeline = timeline + 1")
+    [[first]] = await execute(tl, version)
+    assert await execute(tl, version) == [(first,)]
+    assert first > before
+
+
 async def test_a_newer_version_stays(tl: Platform, worker: Worker) -> None:
     attached = await tl.tube.attach("items", "item")
     await execute(tl, "insert into item values (1, 'row')")

@@ -70,3 +70,23 @@ def test_the_script_of_an_upgrade_is_what_would_be_run(dsn: str, bare_dsn: str) 
     planned = migrate.pending_script(migrate.plan(bare_dsn))
     for step in migrate.steps():
         assert step.text.strip() in planned
+
+
+@pytest.mark.parametrize("number", [1, 20_000])
+def test_versions_that_downstreams_have_from_before_there_were_generations_go_on(
+    dsn: str, number: int
+) -> None:
+    version = "select generation from trunkline.tube_version()"
+    with psycopg.connect(dsn, autocommit=True) as session:
+        session.execute("select trunkline.incarnation()")
+        session.execute("update trunkline.incarnation set incarnation = %s", [number])
+        session.execute("alter table trunkline.incarnation drop column generation")
+        session.execute(
+            "delete from trunkline.migration where (capability, file) in ("
+            "('core', '008_post_first_life.sql'), ('core', '009_generation.sql'))"
+        )
+        migrate.install(dsn)
+        assert ask(session, version) == number
+        assert ask(session, "select incarnation from trunkline.tube_version()") == number
+        session.execute("update trunkline.incarnation set timeline = timeline + 1")
+        assert number < ask(session, version) < 2**15
