@@ -894,3 +894,21 @@ async def test_a_consumer_that_was_ahead_of_a_standby_is_told_once_and_goes_on(
             await ahead.commit()
         await again.commit()
     assert await done(tl) == [9]
+
+
+async def test_a_consumer_that_was_ahead_of_a_standby_is_told_also_after_a_refused_commit(
+    tl: Platform, dsn: str
+) -> None:
+    """The commit is of what both have: only its epoch is over."""
+    await fill(tl, 8)
+    async with tl.log.consume("orders", "g") as consumer:
+        batch = await poll(consumer)
+        await fill(tl, 1, first=9)
+        assert numbers(await poll(consumer)) == [9]
+        fail_over(dsn, after=8)
+        with pytest.raises(LeaseLost):
+            await batch.commit()
+        with pytest.raises(PositionTrimmed) as caught:
+            await poll(consumer)
+        assert caught.value.details["cut"] == 8
+        assert await take(consumer, 9) == [1, 2, 3, 4, 5, 6, 7, 8, 9]

@@ -14,9 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from tests.log.steps import fail_over
 
 import trunkline
-from trunkline import Appended, BadRequest, Invalid, LeaseLost, NotFound, SyncPlatform, Unavailable
+from trunkline import (
+    Appended,
+    BadRequest,
+    Invalid,
+    LeaseLost,
+    NotFound,
+    PositionTrimmed,
+    SyncPlatform,
+    Unavailable,
+)
 from trunkline.log import calls
 from trunkline.log.assigned import AssignedConsumer
 from trunkline.log.blocking import SyncBatch, SyncConsumer, SyncProducer
@@ -222,6 +232,18 @@ def test_who_was_fenced_is_told_and_goes_on_from_the_new_position(tl: SyncPlatfo
             batch.commit(on=connection)
         assert consumer.assignment == []
         assert numbers(poll(consumer)) == [1, 2]
+
+
+def test_who_was_ahead_of_a_standby_is_told_once_and_goes_on(tl: SyncPlatform, dsn: str) -> None:
+    fill(tl, 2)
+    with tl.log.consume("orders", "g") as consumer:
+        poll(consumer).commit()
+        fill(tl, 1, first=3)
+        batch = poll(consumer)
+        fail_over(dsn, after=2)
+        with pytest.raises(PositionTrimmed), tl.transaction() as connection:
+            batch.commit(on=connection)
+        assert numbers(poll(consumer)) == [3]
 
 
 def test_claims_are_released_and_extended(tl: SyncPlatform) -> None:

@@ -126,6 +126,7 @@ class AssignedConsumer(Consumer):
     def __init__(self, reader: Reader):
         super().__init__(reader)
         self._shares: dict[int, Share] = {}
+        self._lost: dict[int, Share] = {}
         self._turn: deque[int] = deque()
         self._rejoin_at = 0.0
         self._group_news: Subscription | None = None
@@ -140,6 +141,7 @@ class AssignedConsumer(Consumer):
     def _forget(self) -> None:
         self._unsettled = None
         self._shares.clear()
+        self._lost.clear()
         self._rejoin_at = 0.0
 
     async def _next_of(self, topic: Topic) -> Batch | None:
@@ -267,6 +269,7 @@ class AssignedConsumer(Consumer):
         try:
             await self.settle(batch, self._commit(batch), None)
         except (LeaseLost, PositionTrimmed):
+            self._lost.pop(batch.partition, None)
             batch = None
         except Unavailable:
             raise
@@ -307,10 +310,10 @@ class AssignedConsumer(Consumer):
 
     async def _tell_history(self, row: Assignment) -> None:
         """Raise if what was handed out of a partition that is given anew is not there any more."""
-        share = self._shares.get(row.partition)
+        share = self._lost.pop(row.partition, None) or self._shares.get(row.partition)
         if share is None or share.epoch == row.epoch:
             return
-        del self._shares[row.partition]
+        self._shares.pop(row.partition, None)
         if share.incarnation is not None and share.next_offset - 1 > row.up_to:
             self._rejoin_at = 0.0
             await self._reader.db.run(
@@ -393,9 +396,11 @@ class AssignedConsumer(Consumer):
             if share.surplus_since is not None and share.settled:
                 self._rejoin_at = 0.0  # somebody waits for it
 
-    def lost(self, batch: Batch) -> None:
+    def lost(self, batch: Batch, error: TrunklineError) -> None:
         if self._share_of(batch):
-            del self._shares[batch.partition]
+            share = self._shares.pop(batch.partition)
+            if not isinstance(error, PositionTrimmed):  # which tells all
+                self._lost[batch.partition] = share
         self._rejoin_at = 0.0
 
     def _share_of(self, batch: Batch) -> Share | None:

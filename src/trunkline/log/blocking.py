@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.errors import LeaseLost
+from trunkline.core.errors import LeaseLost, PositionTrimmed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -108,8 +108,8 @@ class SyncConsumer:
         elif (call := self._consumer.settlement(batch)) is not None:
             try:
                 self._db.run(call, on=on)
-            except LeaseLost:
-                self.call(_told(self._consumer.lost, batch))
+            except (LeaseLost, PositionTrimmed) as error:
+                self.call(_told(self._consumer.lost, batch, error))
                 raise
             self.call(_told(self._consumer.settled, batch))
 
@@ -154,5 +154,5 @@ class SyncProducer:
         self._call(self._producer.close())
 
 
-async def _told(hear: Callable[[Batch], None], batch: Batch) -> None:
-    hear(batch)
+async def _told(hear: Callable[..., None], *what: object) -> None:
+    hear(*what)

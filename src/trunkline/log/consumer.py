@@ -293,15 +293,15 @@ class Consumer(ABC):
         """Run a settlement; called by the batch."""
         try:
             await self._reader.db.run(call, on=on)
-        except (LeaseLost, PositionTrimmed):
-            self.lost(batch)
+        except (LeaseLost, PositionTrimmed) as error:
+            self.lost(batch, error)
             raise
         self.settled(batch)
 
     def settled(self, batch: Batch) -> None:
         """A batch was settled."""
 
-    def lost(self, batch: Batch) -> None:
+    def lost(self, batch: Batch, error: TrunklineError) -> None:
         """A batch turned out to be somebody else's, or of another history."""
 
     @abstractmethod
