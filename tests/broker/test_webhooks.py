@@ -254,10 +254,10 @@ async def test_many_webhooks_are_all_served_and_each_asks_less_often(
         await tl.broker.publish("t", 1)
         await eventually(lambda: len(receiver.requests) == 40)
         worker = webhooks._running[1].worker
-        assert (worker.pace, worker.room) == (0.04, 4)
+        assert (worker.pace, worker.reading.room) == (0.04, 4)
         assert 0.8 <= worker.look_every <= 2.4
         worker.share(50_000)
-        assert worker.room == 1  # what is read ahead by all of them is bounded
+        assert worker.reading.room == 1  # what is read ahead by all of them is bounded
     assert len(set(receiver.ids)) == 40
 
 

@@ -84,7 +84,7 @@ class WebhookWorker(HandlerWorker):
         self.look_every = max(HandlerWorker.look_every, self._spread * workers / 25)
         self.rejoin_every = max(HandlerWorker.rejoin_every, self._spread * workers / 20)
         batch = self.handler.batch
-        self.room = max(batch, min(_READ_AHEAD * batch, _MOST_AHEAD // workers))
+        self.reading.room = max(batch, min(_READ_AHEAD * batch, _MOST_AHEAD // workers))
 
     async def register(self) -> int:
         """Nothing: that was done when the webhook was added, and one that was removed stays so."""

@@ -1,7 +1,7 @@
 """`HandlerWorker`: brings the events of a group to one handler, each key in order, none skipped.
 
-It registers the handler before anything is read, owns lanes (by lease and epoch), and reads ahead
-for all of them at once. Every lane has a task that handles its events (`lane_work`).
+It registers the handler before anything is read, owns lanes (by lease and epoch), and lets them be
+filled (`lane_reading`). Every lane has a task that handles its events (`lane_work`).
 
 What fails is set aside with its error, in the transaction that moves the position past it: for
 another try, or as a dead letter. Whatever goes wrong otherwise (the server is away, the lane went
@@ -21,6 +21,7 @@ from trunkline.broker.attempts import Attempts, Shared
 from trunkline.broker.calls import group, incarnation
 from trunkline.broker.invocation import Withdrawn
 from trunkline.broker.lane import UNCOMMITTED, Cut, Lane
+from trunkline.broker.lane_reading import LaneReading
 from trunkline.broker.lane_work import LaneWork
 from trunkline.broker.subscription_calls import subscribe
 from trunkline.core import telemetry
@@ -28,7 +29,6 @@ from trunkline.core.backoff import Backoff
 from trunkline.core.errors import (
     LeaseLost,
     NotFound,
-    PositionTrimmed,
     TrunklineError,
     Unavailable,
 )
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from trunkline.broker.attempts import Attempt
-    from trunkline.broker.delivered import Delivered, HandlerLane
+    from trunkline.broker.delivered import HandlerLane
     from trunkline.broker.handlers import Handler
     from trunkline.core.calls import Call
     from trunkline.core.db import AsyncDb
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 logger = telemetry.get_logger(__name__)
 
 _STOP_PATIENCE = 10.0  # seconds beyond the time that a handler may take
-_LOOKED_FAR = 1_000  # deliveries that a reading looks through for those that are for us
 
 
 class HandlerWorker:
@@ -84,12 +83,17 @@ class HandlerWorker:
         self._lease = lease
         self._listener = listener
         self._member = member
-        self.room = max(1, read_ahead) * handler.batch
-        """Events of a lane that may wait here."""
         attempts = Attempts(db, handler, shared or Shared(), self._told)
         self._lane_work = LaneWork(db, handler, attempts, self)
         self._tell = tell
         self._lanes: dict[int, Lane] = {}
+        self.reading = LaneReading(
+            db,
+            handler,
+            self._lanes,
+            room=max(1, read_ahead) * handler.batch,
+            check=self._refuse_another_server,
+        )
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._joined = False
         self._stopping = False
@@ -192,8 +196,9 @@ class HandlerWorker:
             if now >= self._rejoin_at or self._may_be_another_server():
                 await self._rejoin(process)
             if now >= self._look_at:
-                await self._look()
-            came = await self._read()
+                self._look_at = now + self.look_every
+                await self.reading.look()
+            came = await self.reading.fill()
         except LeaseLost:
             self._rejoin_at = 0.0
             return False
@@ -306,76 +311,6 @@ class HandlerWorker:
             self._rejoin_at = 0.0
             self._woken.set()
 
-    async def _look(self) -> None:
-        """See what is ahead without anybody's having said so."""
-        self._look_at = time.monotonic() + self.look_every
-        if not self._lanes:
-            return
-        handler = self.handler
-        for outlook in await self._db.run(calls.look(handler.group, handler.name, self._lanes)):
-            if lane := self._lanes.get(outlook.lane):
-                lane.more = lane.more or (outlook.head or 0) > lane.read_up_to
-                if outlook.due_in is not None:
-                    lane.expect(outlook.due_in.total_seconds())
-                    lane.woken.set()
-
-    async def _read(self) -> bool:
-        """Fill the queues of lanes that have room; whether anything came."""
-        handler = self.handler
-        wanting = {number: lane for number, lane in self._lanes.items() if self._wants_more(lane)}
-        if not wanting:
-            return False
-        most = self.room - self.room // 2
-        after = {number: lane.read_up_to for number, lane in wanting.items()}
-        for lane in wanting.values():  # before the reading: a wake-up during it must count
-            lane.more = False
-        try:
-            found = await self._db.run(
-                calls.fetch(
-                    handler.group,
-                    handler.name,
-                    after,
-                    max_events=most,
-                    json_text=handler.takes_json_text,
-                )
-            )
-            self._refuse_another_server()
-        except PositionTrimmed as error:
-            self._skip(wanting, error)
-            return True
-        except Exception:
-            for lane in wanting.values():
-                lane.more = True
-            raise
-        for number, lane in wanting.items():
-            events = found.get(number, [])
-            self._add(lane, events, full=len(events) >= most or _looked_far(events, after[number]))
-        return any(lane.more for lane in wanting.values())
-
-    def _add(self, lane: Lane, events: list[Delivered], *, full: bool) -> None:
-        if gone := [event for event in events if event.event_id is None and event.position]:
-            logger.error("events lost", events=len(gone), **self._about(lane))
-        lane.more = lane.more or full
-        lane.has_read_all = lane.has_read_all or not full
-        lane.add(events)
-        lane.next_batch()  # forgets those that have left
-        if lane.lacks and events:
-            lane.more = True
-        elif lane.lacks:  # they were there when they were written down
-            lane.cuts.clear()
-
-    def _wants_more(self, lane: Lane) -> bool:
-        room = len(lane.queue) * 2 <= self.room or lane.lacks
-        return lane.more and not lane.ends and room
-
-    def _skip(self, lanes: dict[int, Lane], error: PositionTrimmed) -> None:
-        """What was not read in time has left: say so, and go on from the first there is."""
-        logger.error("events lost", error=str(error), **self._about())
-        first = int(error.details.get("first", 0))
-        for lane in lanes.values():
-            lane.read_up_to = max(lane.read_up_to, first - 1)
-            lane.more = True
-
     async def _work(self, lane: Lane) -> None:
         """The task of a lane: handle what is there, in order, until the lane ends."""
         try:
@@ -398,7 +333,7 @@ class HandlerWorker:
 
     def took(self, lane: Lane) -> None:
         """Events were taken from the queue of a lane: there may be room for more."""
-        if self._wants_more(lane):
+        if self.reading.wants_more(lane):
             self._woken.set()
 
     def rests(self) -> None:
@@ -448,12 +383,6 @@ class HandlerWorker:
         with suppress(TrunklineError, OSError):
             await self._lease.leave(self._farewell(process))
         self._lanes.clear()
-
-
-def _looked_far(events: Sequence[Delivered], after: int) -> bool:
-    """Whether a reading ended among deliveries that are for others, and not where they end."""
-    last = events[-1] if events else None
-    return last is not None and not last.event_id and last.delivery - after >= _LOOKED_FAR
 
 
 def _is_trouble(error: BaseException) -> bool:
