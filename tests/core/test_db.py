@@ -484,6 +484,16 @@ async def test_a_server_that_stays_away_is_unavailable_when_patience_ends(
     assert caught.value.code == "TL503"
 
 
+async def test_the_connection_that_came_back_last_is_lent_next(
+    dsn: str, session: Session, make: Callable[..., Twin]
+) -> None:
+    twin = make(make_conninfo(dsn, application_name="crowd"), pool_max=3)
+    await asyncio.gather(*(twin.run(nap(0.2)) for _ in range(3)))
+    opened = session.execute("select pid from pg_stat_activity where application_name = 'crowd'")
+    assert len(opened.fetchall()) == 3
+    assert len({await twin.run(PID) for _ in range(4)}) == 1
+
+
 async def test_a_pool_that_is_all_lent_out_says_so(dsn: str) -> None:
     db = AsyncDb(dsn, pool_max=1, connect_timeout=0.2, patience=0)
     async with db.connection():

@@ -15,8 +15,17 @@ import pytest
 from tests.log.steps import fail_over
 
 import trunkline
-from trunkline import Conflict, LeaseLost, NotFound, Platform, PositionTrimmed, Unavailable
+from trunkline import (
+    Conflict,
+    Invalid,
+    LeaseLost,
+    NotFound,
+    Platform,
+    PositionTrimmed,
+    Unavailable,
+)
 from trunkline.core import telemetry
+from trunkline.log.decoding import decode
 from trunkline.testing import eventually
 
 if TYPE_CHECKING:
@@ -25,7 +34,9 @@ if TYPE_CHECKING:
     from tests.fixtures.proxy import Proxy
 
     from trunkline.core.calls import Call
+    from trunkline.log.batches import StoredBatch
     from trunkline.log.consumer import Batch, Consumer
+    from trunkline.log.decoding import DecodedBatch
 
 FAR = 30.0  # seconds: a poll interval that no test waits for
 
@@ -612,6 +623,47 @@ async def test_a_backlog_is_read_ahead_while_the_caller_works(tl: Platform, watc
         await asyncio.wait_for(held.wait(), 5)
         watch.let_go("log_fetch")
         assert await take(consumer, 16) == list(range(5, 21))
+
+
+async def test_what_is_handed_out_next_is_decoded_while_the_caller_waits(
+    tl: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[int] = []
+
+    def counting(row: StoredBatch) -> DecodedBatch:
+        decoded.append(row.base_offset)
+        return decode(row)
+
+    monkeypatch.setattr("trunkline.log.share.decode", counting)
+    for number in range(1, 6):
+        await fill(tl, 1, first=number)
+    async with tl.log.consume("orders", "g", max_messages=2) as consumer:
+        first = await poll(consumer)
+        assert decoded == [1, 2]
+        await asyncio.sleep(0)
+        assert decoded == [1, 2, 3, 4]
+        await first.commit()
+        assert await take(consumer, 3) == [3, 4, 5]
+    assert decoded == [1, 2, 3, 4, 5]
+
+
+async def test_damage_is_told_when_its_turn_comes_and_harms_nothing_before(
+    tl: Platform, dsn: str
+) -> None:
+    for number in range(1, 4):
+        await fill(tl, 1, first=number)
+    ((segment,),) = await execute(
+        dsn,
+        "select max(segment_id) from trunkline.log_segment s join trunkline.log_topic t"
+        " using (topic_id) where t.topic = 'orders'",
+    )
+    damage = f"update trunkline.log_segment_{segment} set value_ends = '' where base_offset = 3"
+    await execute(dsn, damage)
+    async with tl.log.consume("orders", "g", max_messages=1) as consumer:
+        assert await take(consumer, 2) == [1, 2]
+        for _ in range(2):
+            with pytest.raises(Invalid, match="value_ends"):
+                await consumer.poll(5)
 
 
 async def test_what_was_read_ahead_is_forgotten_when_a_batch_is_released(

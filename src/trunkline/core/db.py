@@ -21,12 +21,13 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
 from psycopg.types.string import TextLoader
-from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import PoolClosed, PoolTimeout
 
 from trunkline.core.backoff import Backoff
 from trunkline.core.eager import EagerConnection
 from trunkline.core.errors import DatabaseError, Invalid, Unavailable, from_database, is_clash
 from trunkline.core.forking import refuse_forked
+from trunkline.core.pools import AsyncPool, Pool
 from trunkline.core.unread import UnreadLoader
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class AsyncDb:
         self._patience = patience
         self._arguments = connect_arguments(dsn, prepare=prepare, connect_timeout=connect_timeout)
         self._connect_timeout = connect_timeout
-        self._pool = AsyncConnectionPool(
+        self._pool = AsyncPool(
             dsn,
             connection_class=EagerConnection,
             min_size=0,
@@ -270,7 +271,7 @@ class Db:
     ):
         self.dsn = dsn
         self._patience = patience
-        self._pool = ConnectionPool(
+        self._pool = Pool(
             dsn,
             min_size=0,
             max_size=pool_max,

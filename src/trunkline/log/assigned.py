@@ -1,7 +1,8 @@
 """`AssignedConsumer`: whole partitions, each in order, shared out among members and fenced.
 
 A backlog is read ahead while the caller works: one fetch at a time, of half of ``fetch_bytes``, as
-long as no more than the other half waits to be handed out. At the tip nothing is.
+long as no more than the other half waits to be handed out. At the tip nothing is. What is handed
+out next is decoded while the caller waits for its commit, or for anything else.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import asyncio
 import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trunkline.core import telemetry
@@ -21,16 +21,15 @@ from trunkline.core.errors import (
     Unavailable,
 )
 from trunkline.log import calls, group_calls
-from trunkline.log.archived import ArchivedReader, fetch
+from trunkline.log.archived import fetch
 from trunkline.log.consumer import Batch, Consumer, Reader
-from trunkline.log.decoding import DecodedBatch, decode
+from trunkline.log.share import Share
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from trunkline.core.calls import Call
     from trunkline.core.listen import Subscription
-    from trunkline.log.batches import StoredBatch
     from trunkline.log.models import Assignment, Topic
 
 
@@ -38,86 +37,6 @@ logger = telemetry.get_logger(__name__)
 
 _REJOIN_EVERY = 3.0  # seconds between two looks at who owns what
 _PATIENCE = 30.0  # seconds that a surplus partition is kept for a commit that does not come
-
-
-@dataclass(slots=True, eq=False)
-class Share:
-    """A partition that is ours."""
-
-    partition: int
-    epoch: int
-    next_offset: int
-    done: int
-    incarnation: int | None = None
-    rows: deque[StoredBatch | DecodedBatch] = field(default_factory=deque)
-    maybe_ready: bool = True
-    in_doubt: bool = False
-    surplus_since: float | None = None
-    archived: ArchivedReader = field(default_factory=ArchivedReader)
-    waiting_bytes: int = 0
-    backlog: bool = False
-    rewinds: int = 0
-
-    @property
-    def settled(self) -> bool:
-        """Nothing that was handed out waits for its commit."""
-        return self.done >= self.next_offset - 1
-
-    @property
-    def reach(self) -> int | None:
-        """The offset after what waits to be handed out; None when its last batch is cut short."""
-        if not self.rows:
-            return self.next_offset
-        last = self.rows[-1]
-        return last.last_offset + 1 if last.skip + last.take == last.n else None
-
-    @property
-    def seen_incarnation(self) -> int | None:
-        """Who wrote what lies before `reach`."""
-        return self.rows[-1].incarnation if self.rows else self.incarnation
-
-    def rewind(self, offset: int) -> None:
-        """Go on from another offset."""
-        self.rewinds += 1
-        self.next_offset = offset
-        self.drop_rows()
-        self.incarnation = None
-        self.maybe_ready = True
-
-    def add_rows(self, rows: list[StoredBatch], *, asked_bytes: int) -> None:
-        """Let what was fetched wait to be handed out; as much as asked for means a backlog."""
-        size = sum(row.size for row in rows)
-        self.rows.extend(rows)
-        self.waiting_bytes += size
-        self.backlog = size >= asked_bytes
-        self.maybe_ready = bool(self.rows)
-
-    def drop_rows(self) -> None:
-        """Forget what waits to be handed out."""
-        self.rows.clear()
-        self.waiting_bytes = 0
-
-    def cut(self, most: int) -> tuple[list[DecodedBatch], int]:
-        """Take up to ``most`` messages off the front; the parts, and the last offset they cover."""
-        parts: list[DecodedBatch] = []
-        last = 0
-        while self.rows and most > 0:
-            row = self._decoded(self.rows.popleft())
-            if len(row) > most:
-                parts.append(row.window(row.skip, most))
-                self.rows.appendleft(row.window(row.skip + most, len(row) - most))
-                last = parts[-1].offsets[-1]
-                break
-            parts.append(row)
-            most -= len(row)
-            last = row.last_offset if row.skip + row.take == row.n else row.offsets[-1]
-        return parts, last
-
-    def _decoded(self, row: StoredBatch | DecodedBatch) -> DecodedBatch:
-        if isinstance(row, DecodedBatch):
-            return row
-        self.waiting_bytes -= row.size
-        return decode(row)
 
 
 class AssignedConsumer(Consumer):
@@ -253,6 +172,7 @@ class AssignedConsumer(Consumer):
             token=share.epoch,
         )
         self._read_ahead(share)
+        asyncio.get_running_loop().call_soon(share.decode_ahead, self._reader.max_messages)
         if not self._reader.at_most_once:
             return batch
         self._unsettled = batch

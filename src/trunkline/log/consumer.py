@@ -2,8 +2,8 @@
 
 Both fetch whole record batches, decode each once, and hand out windows of at most
 ``max_messages``, so small batches cost no further fetch. Memory is bounded whatever the backlog: in
-an assigned group per partition by ``fetch_bytes`` as stored plus one record batch decoded, in a
-shared one per partition by what was claimed, in whole record batches.
+an assigned group per partition by ``fetch_bytes`` as stored plus what is handed out next decoded,
+in a shared one per partition by what was claimed; both in whole record batches.
 
 An idle consumer only reads: it is woken by the listener, and looks for itself every
 ``poll_interval`` seconds at the latest.

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from trunkline.log.batches import StoredBatch
 
+_QUICK_ARROW = 26  # before, to_pylist() made every message in Python
 _MARKS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},]')
 
 
@@ -190,6 +191,11 @@ class Column:
 
     def cells(self, skip: int, take: int) -> list[bytes | None]:
         """The messages of a window."""
+        if _arrow_is_quicker():
+            from trunkline.log import arrow
+
+            made: list[bytes | None] = arrow.cells(self, skip, take).to_pylist()
+            return made
         starts, ends = self.bounds[skip : skip + take], self.bounds[skip + 1 : skip + take + 1]
         # Reading one length after the other is a fifth faster than slicing the bytes.
         stream = BytesIO(self.data)
@@ -200,6 +206,12 @@ class Column:
         digits = f"{int.from_bytes(self.valid, 'little'):0{8 * len(self.valid)}b}"[::-1]
         present = zip(cells, digits[skip : skip + take], strict=True)
         return [cell if digit == "1" else None for cell, digit in present]
+
+
+def _arrow_is_quicker() -> bool:
+    """Whether Arrow is loaded, and as new as what makes a list of bytes four times as fast."""
+    loaded = sys.modules.get("pyarrow")
+    return int(getattr(loaded, "__version__", "0").partition(".")[0]) >= _QUICK_ARROW
 
 
 class _Content:
