@@ -466,7 +466,10 @@ async def test_a_seek_fences_the_reader_which_goes_on_from_there(dsn: str, tl: P
     assert await execute(dsn, "select n from effect") == []
 
 
-async def test_an_idle_reader_notices_a_seek(tl: Platform) -> None:
+async def test_an_idle_reader_notices_a_seek(
+    tl: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.log.assigned._REJOIN_EVERY", 0.3)
     await fill(tl, 2)
     async with tl.log.consume("orders", "g") as consumer:
         await take(consumer, 2)
@@ -842,9 +845,17 @@ async def test_a_reader_waits_for_a_server_that_is_away_and_then_polls_as_before
         assert time.monotonic() - began < 2
 
 
-async def test_20_idle_consumers_write_nothing(dsn: str, tl: Platform, watch: Watch) -> None:
+async def test_20_idle_consumers_write_nothing(
+    dsn: str, tl: Platform, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.log.assigned._REJOIN_EVERY", 1.0)  # and polls as often in less
     consumers = [
-        tl.log.consume("orders", f"g{number}", mode="assigned" if number % 2 else "shared")
+        tl.log.consume(
+            "orders",
+            f"g{number}",
+            mode="assigned" if number % 2 else "shared",
+            poll_interval=0.1,
+        )
         for number in range(20)
     ]
     for consumer in consumers:
@@ -852,7 +863,7 @@ async def test_20_idle_consumers_write_nothing(dsn: str, tl: Platform, watch: Wa
     await tl._lease.renew()
     ((before,),) = await execute(dsn, "select pg_snapshot_xmax(pg_current_snapshot())::text")
     watch.asked.clear()
-    await asyncio.gather(*(consumer.poll(4) for consumer in consumers))
+    await asyncio.gather(*(consumer.poll(1.5) for consumer in consumers))
     assert watch.asked["log_ready"] > 100
     assert watch.asked["log_claim"] > 100
     assert watch.asked["log_join"] >= 10

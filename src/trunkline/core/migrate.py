@@ -246,8 +246,7 @@ def _apply(connection: psycopg.Connection[Any], due: Sequence[Step]) -> None:
     connection.execute("set local client_min_messages = warning")
     connection.execute(_prelude().encode())
     for step in due:
-        connection.execute(step.text.encode())
-        connection.execute(_record_text(step).encode())
+        connection.execute(f"{step.text}\n{_record_text(step)}".encode())
     connection.execute("set local client_min_messages = notice")
     connection.execute("select trunkline.roles_grant()")
 
