@@ -466,9 +466,7 @@ async def test_a_seek_fences_the_reader_which_goes_on_from_there(dsn: str, tl: P
     assert await execute(dsn, "select n from effect") == []
 
 
-async def test_an_idle_reader_notices_a_seek(
-    tl: Platform, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_idle_reader_notices_a_seek(tl: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trunkline.log.assigned._REJOIN_EVERY", 0.3)
     await fill(tl, 2)
     async with tl.log.consume("orders", "g") as consumer:
