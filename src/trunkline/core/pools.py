@@ -1,7 +1,8 @@
-"""Pools that lend the connection again that came back last.
+"""Pools that lend the connection again that came back last, and look often for a lost server.
 
-psycopg's lend in turn. A session that has just worked has its plans and the server's caches at
-hand, and what is not lent for a while is closed.
+psycopg's lend in turn: a session that has just worked has its plans and the server's caches at
+hand, and what is not lent for a while is closed. They wait one second, then two, then four before
+they try again to connect: a server that restarts is back long before the next try.
 """
 
 from __future__ import annotations
@@ -11,7 +12,28 @@ from typing import Any
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from trunkline.core.backoff import Backoff
 from trunkline.core.eager import EagerConnection
+
+
+class Attempt:
+    """One connection's tries, in the words of psycopg's pools."""
+
+    def __init__(self, patience: float):
+        self.delay = 0.0
+        self._waits = Backoff(first=0.1, longest=1.0)
+        self._patience = patience
+        self._give_up_at: float | None = None
+
+    def update_delay(self, now: float) -> None:
+        """It failed: ``delay`` is how long to wait now."""
+        if self._give_up_at is None:
+            self._give_up_at = now + self._patience
+        self.delay = self._waits.next()
+
+    def time_to_give_up(self, now: float) -> bool:
+        """Whether the patience has ended, counted from the first failure."""
+        return self._give_up_at is not None and now >= self._give_up_at
 
 
 class AsyncPool(AsyncConnectionPool[EagerConnection]):
@@ -21,6 +43,10 @@ class AsyncPool(AsyncConnectionPool[EagerConnection]):
         self._pool.rotate(1)
         return await super()._get_ready_connection(timeout)
 
+    async def _add_connection(self, attempt: Any, *rest: Any, **named: Any) -> None:
+        attempt = attempt or Attempt(self.reconnect_timeout)
+        await super()._add_connection(attempt, *rest, **named)
+
 
 class Pool(ConnectionPool[psycopg.Connection[Any]]):
     """Otherwise as psycopg's."""
@@ -28,3 +54,7 @@ class Pool(ConnectionPool[psycopg.Connection[Any]]):
     def _get_ready_connection(self, timeout: float | None) -> psycopg.Connection[Any] | None:
         self._pool.rotate(1)
         return super()._get_ready_connection(timeout)
+
+    def _add_connection(self, attempt: Any, *rest: Any, **named: Any) -> None:
+        attempt = attempt or Attempt(self.reconnect_timeout)
+        super()._add_connection(attempt, *rest, **named)
