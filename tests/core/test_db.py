@@ -307,6 +307,37 @@ async def test_a_call_joins_the_callers_transaction(
     assert await twin.run(GET) == "1 day"
 
 
+@pytest.mark.parametrize(
+    ("kind", "given", "came"),
+    [
+        ("async", psycopg.Connection, "Connection"),
+        ("sync", psycopg.AsyncConnection, "AsyncConnection"),
+        ("async", str, "str"),
+        ("sync", str, "str"),
+    ],
+)
+async def test_what_is_no_connection_of_its_kind_is_refused_with_what_was_expected(
+    dsn: str, kind: str, given: Any, came: str
+) -> None:
+    on = given.__new__(given)
+    twin = Twin(kind, dsn)
+    with pytest.raises(errors.Invalid, match=f"psycopg.*, got {came}"):
+        await twin.run(GET, on=on)
+    await twin.close()
+
+
+async def test_a_connection_whose_cursors_take_other_placeholders_will_do(
+    dsn: str, db: AsyncDb
+) -> None:
+    async with await psycopg.AsyncConnection.connect(
+        dsn, cursor_factory=psycopg.AsyncRawCursor
+    ) as connection:
+        assert await db.run(GET, on=connection) == "30 seconds"
+    twin = Db(dsn)
+    with psycopg.connect(dsn, cursor_factory=psycopg.RawCursor) as blocking_connection:
+        assert twin.run(GET, on=blocking_connection) == "30 seconds"
+
+
 async def test_a_refused_call_leaves_the_callers_transaction_to_the_caller(
     dsn: str, db: AsyncDb
 ) -> None:
@@ -629,6 +660,27 @@ async def test_a_statement_that_is_cancelled_leaves_the_connection_usable(dsn: s
                 await connection.execute("select pg_sleep(30)")
         row = await (await connection.execute("select 1")).fetchone()
         assert row == (1,)
+
+
+async def test_who_is_cancelled_while_the_server_goes_is_cancelled(
+    dsn: str, session: Session, db: AsyncDb
+) -> None:
+    asking = asyncio.create_task(db.run(nap(30, safe=True)))
+    napping = (
+        "select pid from pg_stat_activity where query like '%%nap%%' and state = 'active'"
+        " and pid <> pg_backend_pid()"
+    )
+    (pid,) = await eventually(lambda: _some(column(session, napping)))
+    asking.cancel()
+    session.execute("select pg_terminate_backend(%s, 5000)", [pid])
+    done, _ = await asyncio.wait({asking}, timeout=5)
+    assert done, "it asks again"
+    assert asking.cancelled()
+
+
+def _some(found: list[Any]) -> list[Any]:
+    assert found
+    return found
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux alone has it")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.rows import dict_row
+from psycopg.rows import DictRow, dict_row
 from psycopg.types.string import TextLoader
 from psycopg_pool import PoolClosed, PoolTimeout
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from trunkline.core.calls import Call
 
 T = TypeVar("T")
+AsyncDictCursor = psycopg.AsyncCursor[DictRow]
+DictCursor = psycopg.Cursor[DictRow]
 
 APPLICATION_NAME = "trunkline"
 
@@ -135,6 +137,7 @@ class AsyncDb:
         ``then`` follows on the same connection; if that breaks in between, both are repeated.
         """
         if on is not None:
+            insist_on_connection(on, asynchronous=True)
             with translated(on):
                 return await execute_async(on, call)
         waits = Backoff(first=0.05, longest=2.0)
@@ -288,6 +291,7 @@ class Db:
     def run(self, call: Call[T], *, on: psycopg.Connection[Any] | None = None) -> T:
         """Run one call, in a transaction of its own or in the caller's (``on``)."""
         if on is not None:
+            insist_on_connection(on, asynchronous=False)
             with translated(on):
                 return execute(on, call)
         waits = Backoff(first=0.05, longest=2.0)
@@ -350,9 +354,23 @@ def on_our_terms(connection: psycopg.Connection[Any]) -> None:
     connection.execute(_OUR_TERMS)
 
 
+def insist_on_connection(on: Any, *, asynchronous: bool) -> None:
+    """Refuse what no call can be run on; what stands for a blocking connection will do."""
+    if asynchronous:
+        fits = isinstance(on, psycopg.AsyncConnection)
+    else:
+        fits = hasattr(on, "cursor") and not isinstance(on, psycopg.AsyncConnection)
+    if not fits:
+        expected = "psycopg.AsyncConnection" if asynchronous else "psycopg.Connection"
+        raise Invalid(
+            f"a transaction to take part in is that of a {expected}, got {type(on).__name__}.",
+            hint="SQLAlchemy has it as the driver_connection of its raw connection.",
+        )
+
+
 async def execute_async(connection: psycopg.AsyncConnection[Any], call: Call[T]) -> T:
     """Run a call on a connection of the caller's."""
-    async with connection.cursor(row_factory=dict_row, binary=call.binary) as cursor:
+    async with _cursor_async(connection, call) as cursor:
         if call.json_text or call.json_unread:
             loader = TextLoader if call.json_text else UnreadLoader
             cursor.adapters.register_loader("jsonb", loader)
@@ -371,7 +389,7 @@ async def execute_async(connection: psycopg.AsyncConnection[Any], call: Call[T])
 
 def execute(connection: psycopg.Connection[Any], call: Call[T]) -> T:
     """The blocking twin of `execute_async`."""
-    with connection.cursor(row_factory=dict_row, binary=call.binary) as cursor:
+    with _cursor(connection, call) as cursor:
         if call.json_text or call.json_unread:
             loader = TextLoader if call.json_text else UnreadLoader
             cursor.adapters.register_loader("jsonb", loader)
@@ -386,6 +404,24 @@ def execute(connection: psycopg.Connection[Any], call: Call[T]) -> T:
             call = replace(call, function=call.readable)
             cursor.execute(call.statement(), call.values())
         return call.shape(cursor.fetchall())
+
+
+def _cursor_async(connection: psycopg.AsyncConnection[Any], call: Call[Any]) -> AsyncDictCursor:
+    """A cursor that takes our placeholders, whatever those of the connection take."""
+    if issubclass(connection.cursor_factory, psycopg.AsyncRawCursor):
+        cursor = psycopg.AsyncCursor(connection, row_factory=dict_row)
+        cursor.format = psycopg.pq.Format(call.binary)
+        return cursor
+    return connection.cursor(row_factory=dict_row, binary=call.binary)
+
+
+def _cursor(connection: psycopg.Connection[Any], call: Call[Any]) -> DictCursor:
+    """The blocking twin of `_cursor_async`."""
+    if issubclass(connection.cursor_factory, psycopg.RawCursor):
+        cursor = psycopg.Cursor(connection, row_factory=dict_row)
+        cursor.format = psycopg.pq.Format(call.binary)
+        return cursor
+    return connection.cursor(row_factory=dict_row, binary=call.binary)
 
 
 def _may_ask_otherwise(connection: psycopg.BaseConnection[Any], call: Call[Any]) -> bool:

@@ -6,6 +6,7 @@ costs more than everything else. Here the loop is asked only when the socket is 
 
 from __future__ import annotations
 
+import asyncio
 import select
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,10 +23,21 @@ class EagerConnection(psycopg.AsyncConnection[Any]):
     """Otherwise as psycopg's."""
 
     async def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
-        """Run a generator of psycopg's to its end."""
+        """Run a generator of psycopg's to its end.
+
+        Who is cancelled meanwhile is cancelled: psycopg lets the statement end first, and tells
+        only of its failure if there is one, as when the server goes.
+        """
+        task = asyncio.current_task()
+        before = task.cancelling() if task else 0
         if hasattr(select, "poll"):
             gen = _drained(gen, self.pgconn.socket)
-        return await super().wait(gen, *args, **kwargs)
+        try:
+            return await super().wait(gen, *args, **kwargs)
+        except psycopg.Error as error:
+            if task and task.cancelling() > before:
+                raise asyncio.CancelledError from error
+            raise
 
 
 def _drained(gen: PQGen[T], socket: int) -> PQGen[T]:
