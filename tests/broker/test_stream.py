@@ -230,6 +230,17 @@ async def test_a_stream_that_its_reader_leaves_listens_no_more(
     assert "broker:tick" not in platform._listener._subscriptions
 
 
+async def test_a_stream_ends_with_its_connection(clean_dsn: str) -> None:
+    async with connect(clean_dsn) as platform:
+        stream = platform.broker.stream("order")
+        await stream.open()
+        reading = asyncio.create_task(take(stream, 1))
+        await eventually(lambda: "broker:tick" in platform._listener._subscriptions)
+    done, _ = await asyncio.wait({reading}, timeout=3)
+    assert done, "it waits for a server that nobody asks any more"
+    assert reading.result() == []
+
+
 async def test_a_stream_reads_a_page_only_when_the_one_before_is_used_up(
     platform: Platform, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from trunkline.broker import (
     calls,
@@ -50,6 +51,7 @@ class Broker(AsyncFace):
         self._lease = lease
         self._listener = listener
         self._enqueuers: list[Enqueuer] = []
+        self._streams: WeakSet[EventStream] = WeakSet()
         self._members = 0
 
     async def publish(
@@ -265,7 +267,7 @@ class Broker(AsyncFace):
 
         Nothing is kept for the reader; the token works on any node as long as the history is there.
         """
-        return EventStream(
+        made = EventStream(
             self._db,
             self._listener,
             condition=condition_text("the stream", pattern, condition),
@@ -273,9 +275,13 @@ class Broker(AsyncFace):
             after=after,
             heartbeat=heartbeat,
         )
+        self._streams.add(made)
+        return made
 
     async def close(self) -> None:
-        """Publish what is enqueued; raises the first failure that nobody was told."""
+        """End streams, publish what is enqueued; raises the first failure that nobody was told."""
+        for stream in self._streams:
+            await stream.close()
         async with AsyncExitStack() as last:
             for enqueuer in self._enqueuers:
                 last.push_async_callback(enqueuer.close)

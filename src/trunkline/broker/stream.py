@@ -130,7 +130,10 @@ class EventStream:
             self._place = await self._end()
 
     async def close(self) -> None:
-        """End; whoever loops over it stops after the event at hand."""
+        """End; whoever loops over it stops after the event at hand.
+
+        The end of the connection is the end of its streams.
+        """
         self._closed = True
 
     async def __aenter__(self) -> Self:
@@ -188,6 +191,10 @@ class EventStream:
         except PositionTrimmed as error:
             self._place = await self._patiently(self._end)
             return Reset(self._place.token, error.message)
+        except Unavailable:
+            if not self._closed:
+                raise
+            return []  # the connection was closed, and the stream with it
         incarnation = self._place.incarnation
         return [_found(row, Place(incarnation, row.up_to)) for row in rows]
 
@@ -208,6 +215,8 @@ class EventStream:
             try:
                 return await ask()
             except Unavailable as error:
+                if self._closed:
+                    raise
                 wait = waits.next()
                 logger.warning("stream held back", error=str(error), retry_after=round(wait, 2))
                 await asyncio.sleep(wait)
