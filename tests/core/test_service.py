@@ -318,6 +318,40 @@ async def test_a_second_signal_cuts_runs_short() -> None:
     assert service.outcome == "cancelled"
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_who_heard_signals_before_hears_them_too(number: signal.Signals) -> None:
+    heard: list[int] = []
+    before = signal.signal(number, lambda number, _frame: heard.append(number))
+    try:
+        service = Busy()
+        begun = service.begun.wait()
+        task = asyncio.create_task(Supervisor([service], metrics=Metrics()).run())
+        await begun
+        os.kill(os.getpid(), number)
+        service.release.set()
+        await task
+    finally:
+        signal.signal(number, before)
+    assert heard == [number]
+
+
+async def test_a_handler_that_would_end_the_process_does_not_cut_runs_short() -> None:
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        service = Busy()
+        begun = service.begun.wait()
+        supervisor = Supervisor([service], metrics=Metrics())
+        task = asyncio.create_task(supervisor.run())
+        await begun
+        os.kill(os.getpid(), signal.SIGTERM)
+        await eventually(lambda: supervisor._stopping.is_set())
+        service.release.set()
+        await task
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert service.outcome == "finished"
+
+
 def test_an_idle_process_hears_a_signal_while_it_sleeps() -> None:
     program = """
 import asyncio

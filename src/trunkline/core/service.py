@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -201,7 +202,8 @@ class Supervisor:
     """Runs services until it is told to stop: by `stop`, by an event, by SIGTERM or SIGINT.
 
     The first signal lets the runs under way finish, for ``grace`` seconds; the second cuts them
-    short, and from then on signals do what they did before.
+    short, and from then on signals do what they did before. A handler that the program has for
+    them, as a web server does, is called too.
     """
 
     def __init__(
@@ -275,8 +277,12 @@ class Supervisor:
             return
         events = asyncio.get_running_loop()
 
-        def handle(number: int, _frame: FrameType | None) -> None:
+        def handle(number: int, frame: FrameType | None) -> None:
             events.call_soon_threadsafe(self._signalled, signal.Signals(number))
+            before = self._handlers.get(signal.Signals(number))
+            if callable(before) and not _is_of_asyncio(before):
+                with suppress(SystemExit, KeyboardInterrupt):  # we end in good order
+                    before(number, frame)
 
         # Not `loop.add_signal_handler`: what was there before could not be put back.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -294,6 +300,12 @@ class Supervisor:
         if self._signals > 1:
             self._hurrying.set()
             self._return_signals()
+
+
+def _is_of_asyncio(handler: Any) -> bool:
+    """Whether a handler of signals is that of `asyncio.run`, which would cancel us."""
+    method = getattr(handler, "func", handler)
+    return isinstance(getattr(method, "__self__", None), asyncio.Runner)
 
 
 async def _close(service: Service) -> None:
