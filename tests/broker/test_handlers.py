@@ -110,7 +110,11 @@ def test_a_pattern_beside_a_condition_in_sql_is_sql_too() -> None:
         {"pattern": ""},
         {"pattern": []},
         {"pattern": "a*", "condition": "true"},
+        {"pattern": 7},
         {"condition": 7},
+        {"params": [1]},
+        {"split_by": "customer"},
+        {"name": 7},
         {"condition": "{not json"},
         {"from_time": datetime(2026, 1, 1, tzinfo=UTC), "from_position": 1},
     ],
@@ -144,12 +148,20 @@ def test_a_signature_that_cannot_be_filled_is_refused() -> None:
 
     async def connection(payload: threading.Thread) -> None: ...
 
+    async def twice(
+        event: Event, transaction: psycopg.AsyncConnection[Any], more: psycopg.AsyncConnection[Any]
+    ) -> None: ...
+
+    async def thrice(payload: int, event: Event, again: Event) -> None: ...
+
     for function, said in (
         (nothing, "takes no event"),
         (too_much, '"mailer"'),
         (with_transaction, "async"),
         (unknown, "Nowhere"),
         (connection, "cannot be made into"),
+        (twice, '"more"'),
+        (thrice, '"again"'),
     ):
         with pytest.raises(Invalid, match=said):
             make(function, group="g")
@@ -197,9 +209,14 @@ def test_event_and_transaction_are_given_by_annotation_or_name() -> None:
 
     async def named(event: Event, transaction: Any) -> None: ...
 
+    async def optional(
+        event: Event, connection: Annotated[psycopg.AsyncConnection[Any] | None, "ours"] = None
+    ) -> None: ...
+
     handler = make(both, group="g")
     assert (handler.arguments.event, handler.arguments.transaction) == ("event", "connection")
     assert make(named, group="g").arguments.transaction == "transaction"
+    assert make(optional, group="g").arguments.transaction == "connection"
     assert not make(plain, group="g").takes_transaction
 
 
@@ -282,6 +299,19 @@ def test_the_environment_sets_the_read_ahead_an_argument_wins_and_junk_is_refuse
     monkeypatch.setenv("TRUNKLINE_READ_AHEAD", "many")
     with pytest.raises(BadRequest, match="TRUNKLINE_READ_AHEAD"):
         trunkline.App()
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_call_that_only_makes_a_generator_has_failed(is_async: bool) -> None:
+    def generator() -> Iterator[int]:
+        yield 1
+
+    async def async_generator() -> AsyncIterator[int]:
+        yield 1
+
+    for function in (generator, async_generator):
+        with pytest.raises(Failed, match="a generator: nobody would run it"):
+            await invoke(lambda f=function: f(), is_async=is_async, timeout=5)
 
 
 async def test_a_plain_function_runs_in_a_thread_and_its_coroutine_is_awaited() -> None:

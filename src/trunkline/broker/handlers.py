@@ -177,7 +177,7 @@ def make(
     """Check what was said about a function; ``names`` are those its annotations may use."""
     called = name if name is not None else _name_of(function)
     told = f'handler "{called}"'
-    if not called or not isinstance(group, str) or not group:
+    if not all(isinstance(each, str) and each for each in (called, group)):
         raise Invalid(f"{told} needs a group and a name; got group {group!r}, name {called!r}.")
     if ordering not in ORDERINGS:
         raise Invalid(f'{told}: ordering is "strict" or "skip", got {ordering!r}.')
@@ -185,6 +185,10 @@ def make(
         raise Invalid(f"{told}: batch is a number of events from 1 on, got {batch!r}.")
     if not isinstance(timeout, int | float) or not timeout > 0:
         raise Invalid(f"{told}: timeout is a number of seconds above 0, got {timeout!r}.")
+    if not isinstance(params or {}, Mapping):
+        raise Invalid(f"{told}: params are a dict, got {params!r}.")
+    if split_by is not None and not callable(split_by):
+        raise Invalid(f"{told}: split_by is a function of an event, got {split_by!r}.")
     if from_time is not None and from_position is not None:
         raise Invalid(f"{told}: say from_time or from_position, not both.")
     return Handler(
@@ -239,7 +243,8 @@ def condition_text(told: str, pattern: Pattern, condition: Condition) -> str | N
     if condition is not None and not isinstance(condition, str | Mapping):
         raise Invalid(f"{told}: a condition is a dict or SQL, got {condition!r}.")
     if pattern is not None:
-        patterns = [pattern] if isinstance(pattern, str) else list(pattern)
+        several = isinstance(pattern, Iterable) and not isinstance(pattern, str)
+        patterns: list[Any] = list(pattern) if several else [pattern]
         if not patterns or not all(isinstance(each, str) and each for each in patterns):
             raise Invalid(f"{told}: a pattern is a topic or a list of topics, got {pattern!r}.")
     if isinstance(condition, str) and condition.lstrip().startswith("{"):
@@ -278,11 +283,11 @@ def _arguments(
     first: inspect.Parameter | None = None
     event = transaction = None
     for parameter in signature.parameters.values():
-        if _is_connection(parameter):
+        if transaction is None and _is_connection(parameter):
             transaction = parameter.name
         elif first is None and parameter.kind in _BY_PLACE:
             first = parameter
-        elif _is_event(_element(parameter.annotation) or parameter.annotation):
+        elif event is None and _is_event(_element(parameter.annotation) or parameter.annotation):
             event = parameter.name
         elif parameter.default is parameter.empty and parameter.kind not in _ANY_NUMBER:
             raise Invalid(
@@ -309,20 +314,22 @@ def _signature(
 
 
 def _is_connection(parameter: inspect.Parameter) -> bool:
-    annotation = get_origin(parameter.annotation) or parameter.annotation
-    is_class = inspect.isclass(annotation)
-    return parameter.name == "transaction" or (
-        is_class and issubclass(annotation, psycopg.AsyncConnection)
-    )
+    return parameter.name == "transaction" or _is(psycopg.AsyncConnection, parameter.annotation)
 
 
 def _is_event(annotation: Any) -> bool:
+    return _is(Event, annotation)
+
+
+def _is(wanted: type, annotation: Any) -> bool:
+    """Whether an annotation says ``wanted``, perhaps annotated further, perhaps or None."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _is_event(parts[0])
+        return _is(wanted, parts[0])
     if origin in (Union, UnionType):
-        return all(part is NoneType or _is_event(part) for part in parts)
-    return inspect.isclass(annotation) and issubclass(annotation, Event)
+        return all(part is NoneType or _is(wanted, part) for part in parts)
+    found = origin or annotation
+    return inspect.isclass(found) and issubclass(found, wanted)
 
 
 def _element(annotation: Any) -> Any:

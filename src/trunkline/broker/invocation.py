@@ -182,7 +182,9 @@ async def _run(call: Callable[[], Any], made: Calling, *, is_async: bool) -> Non
     try:
         answer = call() if is_async else await _in_thread(call, made)
         if inspect.isawaitable(answer):
-            await answer
+            answer = await answer
+        if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+            raise TypeError("the handler returned a generator: nobody would run it")
     except SystemExit as error:  # the loop would end with it, and so would everybody else
         raise RuntimeError(f"the handler called exit({error.code!r})") from error
 
