@@ -299,6 +299,18 @@ def test_closing_ends_the_loop_of_another_thread(dsn: str, tl: SyncPlatform) -> 
     assert not [t for t in threading.enumerate() if t.name == "trunkline" and t.is_alive()][1:]
 
 
+def test_what_ended_with_its_connection_may_be_closed_after_it(dsn: str) -> None:
+    other = trunkline.connect_sync(dsn)
+    other.log.create("late")
+    consumer, producer = other.log.consume("late", "g"), other.log.producer("late")
+    producer.send(b"a")
+    other.close()
+    consumer.close()
+    producer.close()
+    with pytest.raises(BadRequest, match="closed"):
+        producer.send(b"b")
+
+
 @pytest.fixture
 def control_c() -> Iterator[None]:
     """SIGINT as in a terminal: what is started in the background of a shell ignores it."""

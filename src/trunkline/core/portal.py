@@ -32,6 +32,11 @@ class Portal:
         """Whether its thread was left behind in the parent of this process."""
         return is_forked(self._process)
 
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more calls."""
+        return self._closed
+
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the portal's loop and wait for its result.
 

@@ -79,6 +79,7 @@ class SyncConsumer:
         self.group = consumer.group
         self._db = db
         self._consumer = consumer
+        self._portal = portal
         self.call = portal.call
 
     @property
@@ -114,8 +115,9 @@ class SyncConsumer:
             self.call(_told(self._consumer.settled, batch))
 
     def close(self) -> None:
-        """Leave: others take over at once."""
-        self.call(self._consumer.close())
+        """Leave: others take over at once. Safe to call twice, and after the connection's end."""
+        if not self._portal.closed:
+            self.call(self._consumer.close())
 
 
 class SyncProducer:
@@ -123,6 +125,7 @@ class SyncProducer:
 
     def __init__(self, portal: Portal, producer: Producer):
         self._producer = producer
+        self._portal = portal
         self._call = portal.call
 
     def __enter__(self) -> SyncProducer:
@@ -150,8 +153,9 @@ class SyncProducer:
         self._call(self._producer.flush())
 
     def close(self) -> None:
-        """Flush and refuse further sends."""
-        self._call(self._producer.close())
+        """Flush and refuse further sends, as the end of the connection does."""
+        if not self._portal.closed:
+            self._call(self._producer.close())
 
 
 async def _told(hear: Callable[..., None], *what: object) -> None:
