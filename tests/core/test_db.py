@@ -618,6 +618,18 @@ async def test_a_backslash_is_a_backslash_in_a_session_of_ours(
     assert await make(other).run(Call("digits", {}, scalar))
 
 
+async def test_a_null_in_a_list_is_a_null_in_a_session_of_ours(
+    dsn: str, make: Callable[..., Twin], session: Session
+) -> None:
+    session.execute(
+        "create or replace function trunkline.second(words text[]) returns text language sql as"
+        " $$select words[2]$$"
+    )
+    second: Call[str | None] = Call("second", {"words": ["a", None]}, scalar)
+    other = make_conninfo(dsn, options="-c array_nulls=off")
+    assert await make(other).run(second) is None
+
+
 STYLES = ["-c datestyle=German", "-c datestyle=sql,dmy", "-c intervalstyle=postgres_verbose"]
 
 

@@ -45,7 +45,8 @@ _LARGE_ANSWER = 8 << 20
 _OUR_TERMS = (
     b"select set_config(name, value, false) from (values"
     b" ('default_transaction_isolation', 'read committed'), ('datestyle', 'iso'),"
-    b" ('intervalstyle', 'postgres'), ('standard_conforming_strings', 'on')) wanted (name, value)"
+    b" ('intervalstyle', 'postgres'), ('standard_conforming_strings', 'on'), ('array_nulls', 'on'))"
+    b" wanted (name, value)"
     b" where split_part(lower(current_setting(name)), ',', 1) <> value"
 )
 
@@ -341,7 +342,7 @@ class Db:
 
 async def on_our_terms_async(connection: psycopg.AsyncConnection[Any]) -> None:
     """Whatever the defaults are: statements see what is committed, the driver can read times,
-    and a backslash is a backslash.
+    a backslash is a backslash, and a null in a list is a null.
 
     Not behind a transaction pooler, that is, where nothing is prepared: its sessions are others'
     too.
