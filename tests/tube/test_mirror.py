@@ -6,8 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.fixtures.asking import Session, refused
+from tests.fixtures.asking import Session, ask, refused
 from tests.tube.sql_steps import attach
+from tests.tube.sql_steps import documents as enriched
 
 import trunkline
 from trunkline.testing import eventually
@@ -196,3 +197,20 @@ def test_the_server_mirrors_only_what_it_reads_after_the_version(session: Sessio
     with refused("TL400"), session.transaction():
         session.execute("set transaction isolation level repeatable read")
         session.execute(MIRROR, [attachment, ["1"], [0]])
+
+
+def test_a_document_holds_the_same_whatever_the_settings_of_who_reads_the_row(
+    session: Session,
+) -> None:
+    session.execute("create table sample (id int primary key, size float8, raw bytea)")
+    session.execute(
+        "create table trunkline_documents (relation text, shard int, key text, document jsonb,"
+        " version bigint, written_at timestamptz, primary key (relation, shard, key))"
+    )
+    attachment = attach(session, "sample")
+    session.execute("insert into sample values (1, 1 / 3.0::float8, 'a')")
+    session.execute("set extra_float_digits = -10; set bytea_output = 'escape'")
+    session.execute(MIRROR, [attachment, ["1"], [0]])
+    mirrored = ask(session, "select document from trunkline_documents")
+    assert enriched(session, attachment, "1") == {"1": mirrored}
+    assert mirrored == {"id": 1, "size": 1 / 3, "raw": "\\x61"}

@@ -1,9 +1,11 @@
 /* Write the rows behind keys of an attached table into a table of documents in this database, as the downstream
    "postgres" does, without their leaving the server: one statement that reads, enriches and writes.  The version is
    that of before its snapshot; newer ones stay.  In the order of keys, so that two batches never deadlock.  A key may
-   be given once.  Runs with your rights.  Errors: TL400 isolation, TL404, and those of reading and writing as they are. */
+   be given once.  Runs with your rights; documents are those of tube_enrich().  Errors: TL400 isolation, TL404, and those
+   of reading and writing as they are. */
 create or replace function trunkline._tube_mirror(attachment int, keys text[], shards int[], documents regclass)
-returns void language plpgsql as $$
+returns void language plpgsql
+set bytea_output = 'hex' set extra_float_digits = 1 as $$
 declare
   attached trunkline.tube_table := trunkline._tube_attachment_present(attachment);
   version record;

@@ -1,9 +1,11 @@
 /* The rows behind keys of an attached table as JSON; NULL for a key whose row is gone, does not meet the conditions or,
    when shards are given too, is not in the shard asked for: after it moved, the document in the shard of before has
-   to go.  In the order asked.  Runs with your rights.  Read tube_version() before it: that is the version to write
-   downstream.  Errors: TL404, TL422 a key that is none, a condition that fails. */
+   to go.  In the order asked.  Runs with your rights.  Numbers and bytes are written whole and alike whatever your settings
+   are.  Read tube_version() before it: that is the version to write downstream.  Errors: TL404, TL422 a key that is
+   none, a condition that fails. */
 create or replace function trunkline.tube_enrich(attachment int, keys text[], shards int[] default null)
-returns table (key text, document jsonb) language plpgsql stable as $$
+returns table (key text, document jsonb) language plpgsql stable
+set bytea_output = 'hex' set extra_float_digits = 1 as $$
 declare
   attached trunkline.tube_table := trunkline._tube_attachment_present(attachment);
 begin
