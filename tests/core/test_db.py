@@ -10,14 +10,16 @@ import time
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from tests.fixtures.asking import ask, column
 from tests.fixtures.postgres import new_database
 
-from trunkline.core import errors, migrate
+from trunkline.core import errors, lease, migrate
 from trunkline.core.calls import (
     AsyncFace,
     Call,
@@ -628,6 +630,27 @@ async def test_a_null_in_a_list_is_a_null_in_a_session_of_ours(
     second: Call[str | None] = Call("second", {"words": ["a", None]}, scalar)
     other = make_conninfo(dsn, options="-c array_nulls=off")
     assert await make(other).run(second) is None
+
+
+async def test_a_connection_that_takes_only_reads_is_given_up_for_one_that_may_take_writes(
+    dsn: str, make: Callable[..., Twin], session: Session
+) -> None:
+    def only_reads(value: str) -> None:
+        name = sql.Identifier(session.info.dbname)
+        session.execute(
+            sql.SQL("alter database {} set default_transaction_read_only = {}").format(name, value)
+        )
+
+    write = lease.renew(uuid4(), "writer")
+    twin = make(dsn)
+    only_reads("on")
+    try:
+        with pytest.raises(errors.DatabaseError) as caught:
+            await twin.run(write)
+    finally:
+        only_reads("off")
+    assert caught.value.sqlstate == "25006"
+    assert await twin.run(write) > datetime.now(UTC)
 
 
 STYLES = ["-c datestyle=German", "-c datestyle=sql,dmy", "-c intervalstyle=postgres_verbose"]

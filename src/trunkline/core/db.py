@@ -25,7 +25,14 @@ from psycopg_pool import PoolClosed, PoolTimeout
 
 from trunkline.core.backoff import Backoff
 from trunkline.core.eager import EagerConnection
-from trunkline.core.errors import DatabaseError, Invalid, Unavailable, from_database, is_clash
+from trunkline.core.errors import (
+    ONLY_READS,
+    DatabaseError,
+    Invalid,
+    Unavailable,
+    from_database,
+    is_clash,
+)
 from trunkline.core.forking import refuse_forked
 from trunkline.core.pools import AsyncPool, Pool
 from trunkline.core.unread import UnreadLoader
@@ -186,6 +193,10 @@ class AsyncDb:
                 await self._pool.putconn(connection)
         try:
             yield connection
+        except Exception as error:
+            if takes_only_reads(error):
+                await connection.close()
+            raise
         finally:
             await self._pool.putconn(connection)
 
@@ -325,6 +336,10 @@ class Db:
                 self._pool.putconn(connection)
         try:
             yield connection
+        except Exception as error:
+            if takes_only_reads(error):
+                connection.close()
+            raise
         finally:
             self._pool.putconn(connection)
 
@@ -448,6 +463,15 @@ def hung_up(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) 
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))  # nobody speaks on an idle connection but to say goodbye
+
+
+def takes_only_reads(error: Exception) -> bool:
+    """Whether a write was refused as such: by a standby, or where the role or database says so.
+
+    A session stays so for its whole life; the next one may be with another server, or find it
+    otherwise.
+    """
+    return isinstance(error, psycopg.Error | DatabaseError) and error.sqlstate == ONLY_READS
 
 
 @contextmanager

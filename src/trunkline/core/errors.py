@@ -151,8 +151,9 @@ _MISSING_SCHEMA = {"3F000", "42883", "42P01"}
 _POOLED = (
     "Behind a pooler in transaction mode nothing can be prepared: set TRUNKLINE_PREPARE=false."
 )
+ONLY_READS = "25006"
 _HINTS = {
-    "25006": "The database takes only reads: a standby, or default_transaction_read_only is on.",
+    ONLY_READS: "The database takes only reads: a standby, or default_transaction_read_only is on.",
     "26000": _POOLED,
     "42P05": _POOLED,
 }
