@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from psycopg.conninfo import make_conninfo
 from tests.fixtures.postgres import new_database, take_over
 
 import trunkline
@@ -244,6 +245,45 @@ async def test_a_downstream_that_is_away_holds_the_tube_back_and_parks_nothing(
     await execute(tl, "insert into item select g from generate_series(1, 4) g")
     await deliver(tl, tl.tube.worker("items", shelf, pace=HASTE))
     assert shelf.keys == ["1", "2", "3", "4"]
+    assert await tl.tube.parked("items") == []
+
+
+async def test_a_worker_outlives_a_disk_that_is_full_for_a_while(
+    tl: Platform, caplog: pytest.LogCaptureFixture
+) -> None:
+    await execute(
+        tl,
+        "create function refuse() returns trigger language plpgsql as"
+        " $$begin raise disk_full using message = 'no room'; end$$;"
+        " create trigger refuse before insert on trunkline.cursor execute function refuse()",
+    )
+    await execute(tl, "insert into item values (1)")
+    await tl.tube.tick()
+    async with running(tl.tube.worker("items", Shelf(), pace=HASTE)):
+        await eventually(lambda: "no room" in caplog.text)
+        await execute(tl, "drop function refuse cascade")
+
+        async def done() -> None:
+            assert await waiting(tl) == 0
+
+        await eventually(done)
+
+
+async def test_a_table_that_is_locked_for_a_while_holds_the_tube_back_and_parks_nothing(
+    tl: Platform, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    shelf = Shelf()
+    await execute(tl, "insert into item values (1)")
+    await tl.tube.tick()
+    impatient = make_conninfo(dsn, options="-c lock_timeout=10")
+    async with trunkline.connect(impatient) as other:
+        async with tl.transaction() as connection:
+            await connection.execute("lock table item")
+            worker = other.tube.worker("items", shelf, pace=HASTE)
+            async with running(worker):
+                await eventually(lambda: caplog.text.count("lock timeout") >= 3)
+        await deliver(tl, worker)
+    assert shelf.keys == ["1"]
     assert await tl.tube.parked("items") == []
 
 

@@ -172,6 +172,15 @@ def is_clash(error: TrunklineError) -> bool:
     return isinstance(error, DatabaseError) and error.sqlstate in _CLASHES
 
 
+def is_shortage(error: DatabaseError) -> bool:
+    """Whether the server lacked room, or somebody held a lock for too long: no value is at fault.
+
+    It passes by itself, or when somebody sees to the server.
+    """
+    state = error.sqlstate or ""
+    return state.startswith("53") or state == "55P03"
+
+
 def from_database(error: psycopg.Error, *, role: str | None = None) -> TrunklineError:
     """Translate a driver error by its SQLSTATE; the caller raises it ``from`` the original.
 

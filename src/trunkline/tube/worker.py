@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import (
+    DatabaseError,
     Invalid,
     LeaseLost,
     NotFound,
     PositionTrimmed,
     TrunklineError,
     Unavailable,
+    is_shortage,
 )
 from trunkline.core.lease import GOODBYE_WITHIN
 from trunkline.core.service import Probe
@@ -34,7 +36,7 @@ from trunkline.tube.models import BACKFILL, LIVE
 from trunkline.tube.pace import Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
     from uuid import UUID
 
     from trunkline.core.db import AsyncDb
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from trunkline.tube.downstreams.base import Downstream
     from trunkline.tube.enrichment import Enricher
     from trunkline.tube.lanes import Lane
+    from trunkline.tube.models import KeyId
     from trunkline.tube.queue import Pending
 
 logger = telemetry.get_logger(__name__)
@@ -118,7 +121,12 @@ class Worker:
             try:
                 while not stopped.done():
                     self._woken.clear()
-                    if not await self._step(process):
+                    try:
+                        more = await self._step(process)
+                    except DatabaseError as error:  # a full disk, a limit: it may pass
+                        self._hold(error)
+                        more = False
+                    if not more:
                         await self._rest(stopped)
             finally:
                 listening.cancel()
@@ -302,7 +310,7 @@ class Worker:
 
     async def _deliver(self, lane: Lane, batch: Sequence[Pending]) -> None:
         try:
-            failures = await self._bring(batch)
+            failures = await self._brought(batch)
         except _TROUBLE as error:
             self._hold(error)
             failures = None
@@ -332,6 +340,15 @@ class Worker:
         self._delivered += done
         self._counter.inc(done)
         self.delivered.send(done)
+
+    async def _brought(self, batch: Sequence[Pending]) -> Mapping[KeyId, str]:
+        """Bring a batch downstream; what is the fault of none of its keys is trouble."""
+        try:
+            return await self._bring(batch)
+        except DatabaseError as error:
+            if is_shortage(error):
+                raise Unavailable(error.message, hint=error.hint) from error
+            raise
 
     async def _failed(self, lane: Lane, pending: Pending, reason: str, now: float) -> None:
         pending.attempts += 1
