@@ -44,11 +44,12 @@ async def tl(dsn: str) -> AsyncIterator[Platform]:
 
 
 class Watch:
-    """Counts what is asked of the database, holds it up, or makes it fail."""
+    """Counts what is asked of the database, holds it or its answer up, or makes it fail."""
 
     def __init__(self, tl: Platform, monkeypatch: pytest.MonkeyPatch):
         self.asked: Counter[str] = Counter()
         self.failing: set[str] = set()
+        self.slow = ""
         self._held = ""
         self._reached = asyncio.Event()
         self._run = tl.db.run
@@ -68,7 +69,11 @@ class Watch:
             self._held = ""
             self._reached.set()
             await asyncio.Event().wait()
-        return await self._run(call, **options)
+        answer = await self._run(call, **options)
+        if call.function == self.slow:
+            self.slow = ""
+            await asyncio.sleep(0.2)
+        return answer
 
 
 @pytest.fixture
@@ -269,6 +274,34 @@ async def test_a_claim_whose_messages_could_not_be_read_is_read_again(
         assert (numbers(batch), batch.attempts) == ([1, 2], 1)
         await batch.commit()
     assert await done(tl) == [(2, 0)]
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "at-most-once"])
+async def test_a_claim_whose_poll_was_cancelled_meanwhile_is_the_next_ones(
+    tl: Platform, watch: Watch, delivery: str
+) -> None:
+    await fill(tl, 2)
+    async with share(tl, max_messages=1, delivery=delivery) as consumer:
+        watch.slow = "log_claim"
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await consumer.poll()
+        assert numbers(await poll(consumer)) == [1]
+        assert numbers(await poll(consumer)) == [2]
+        assert watch.asked["log_claim"] == 2
+
+
+async def test_a_claim_whose_poll_was_cancelled_is_given_back_at_the_end(
+    tl: Platform, watch: Watch
+) -> None:
+    await fill(tl, 1)
+    async with share(tl) as consumer:
+        watch.slow = "log_claim"
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await consumer.poll()
+    async with share(tl) as successor:
+        assert await take(successor, 1) == [1]
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "at-most-once"])

@@ -52,6 +52,7 @@ class SharedConsumer(Consumer):
         super().__init__(reader)
         self._turn = 0
         self._held_claim: HeldClaim | None = None
+        self._claiming: asyncio.Task[HeldClaim | None] | None = None
         self._cache: dict[int, deque[DecodedBatch]] = {}
         self._archived: dict[int, ArchivedReader] = {}
         self._previous: dict[int, int] = {}
@@ -63,9 +64,8 @@ class SharedConsumer(Consumer):
         for _ in range(topic.partitions):
             partition = self._turn % topic.partitions
             self._turn += 1
-            while claim := await self._claim(partition):
-                until = time.monotonic() + self._reader.deadline.total_seconds()
-                if batch := await self._hand_out(HeldClaim(partition, claim, until)):
+            while claimed := await self._claim(partition):
+                if batch := await self._hand_out(claimed):
                     return batch
         return None
 
@@ -90,6 +90,9 @@ class SharedConsumer(Consumer):
 
     def _forget(self) -> None:
         self._held_claim = None
+        if self._claiming is not None:
+            self._claiming.cancel()
+            self._claiming = None
         self._cache.clear()
         self._archived.clear()
 
@@ -117,7 +120,28 @@ class SharedConsumer(Consumer):
             token=claim.claim,
         )
 
-    async def _claim(self, partition: int) -> Claim | None:
+    async def _claim(self, partition: int) -> HeldClaim | None:
+        """Claim what comes next; what a poll that was cut short was about to claim comes first."""
+        if self._claiming is not None and (left := await self._claimed(self._claiming)):
+            return left
+        self._claiming = asyncio.create_task(self._ask(partition), name=f"claim {self.topic}")
+        return await self._claimed(self._claiming)
+
+    async def _claimed(self, claiming: asyncio.Task[HeldClaim | None]) -> HeldClaim | None:
+        """Wait for a claim under way; who is cancelled meanwhile leaves it to the next poll."""
+        try:
+            held = await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            if claiming.cancelled():
+                self._claiming = None
+            raise
+        except BaseException:
+            self._claiming = None
+            raise
+        self._claiming = None
+        return held
+
+    async def _ask(self, partition: int) -> HeldClaim | None:
         reader = self._reader
         claims = await reader.db.run(
             group_calls.claim(
@@ -132,7 +156,8 @@ class SharedConsumer(Consumer):
                 archived=can_read(),
             )
         )
-        return claims[0] if claims else None
+        until = time.monotonic() + reader.deadline.total_seconds()
+        return HeldClaim(partition, claims[0], until) if claims else None
 
     async def _read(self, partition: int, claim: Claim) -> list[DecodedBatch]:
         """The claimed messages, out of batches that are decoded already where possible."""
@@ -210,10 +235,12 @@ class SharedConsumer(Consumer):
                 logger.warning("dead letter", **about)
 
     async def _leave(self) -> None:
-        held, at_most_once = self._held_claim, self._reader.at_most_once
-        self._forget()
-        if held is not None and not at_most_once:
-            async with asyncio.timeout(GOODBYE_WITHIN):  # or it comes back when its time is over
+        at_most_once = self._reader.at_most_once
+        async with asyncio.timeout(GOODBYE_WITHIN):  # or it comes back when its time is over
+            left = await self._claimed(self._claiming) if self._claiming is not None else None
+            held = left or self._held_claim
+            self._forget()
+            if held is not None and not at_most_once:
                 await self._reader.db.run(
                     group_calls.release(self.topic, self.group, held.partition, held.claim.claim)
                 )
