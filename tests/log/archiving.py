@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tests.fixtures.asking import Session, call
 from tests.log.steps import TOPIC, configure, fetch, maintain
 
-from trunkline.core.db import execute
+from trunkline.core.execution import execute
 from trunkline.log import calls
 from trunkline.log.archive_file import write
 from trunkline.log.decoding import decode

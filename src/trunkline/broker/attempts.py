@@ -20,7 +20,6 @@ from trunkline.broker import handler_calls as calls
 from trunkline.broker.handlers import Unfit
 from trunkline.broker.invocation import Failed, beside, told
 from trunkline.core import telemetry
-from trunkline.core.db import translated
 from trunkline.core.errors import (
     LeaseLost,
     PositionTrimmed,
@@ -29,6 +28,7 @@ from trunkline.core.errors import (
     from_database,
     is_disconnect,
 )
+from trunkline.core.execution import translated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from trunkline.broker import calls
 from trunkline.core.backoff import Backoff
-from trunkline.core.db import execute_async, translated
 from trunkline.core.errors import BadRequest, Invalid, TrunklineError, Unavailable
+from trunkline.core.execution import execute_async, translated
 from trunkline.core.waiting import set_within
 
 if TYPE_CHECKING:

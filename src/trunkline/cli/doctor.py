@@ -71,8 +71,8 @@ def doctor(
 
 def check_groups(connection: "psycopg.Connection[Any]", *, far_behind: int) -> "Iterator[Finding]":
     """Do groups keep up, and is what they have not read still there?"""
-    from trunkline.core.db import execute
     from trunkline.core.doctor import Finding, State
+    from trunkline.core.execution import execute
     from trunkline.log import calls, group_calls
 
     groups = execute(connection, group_calls.lag())
@@ -112,8 +112,8 @@ def check_groups(connection: "psycopg.Connection[Any]", *, far_behind: int) -> "
 
 def check_archive(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
     """Does anybody archive the topics that wait for it?"""
-    from trunkline.core.db import execute
     from trunkline.core.doctor import Finding, State
+    from trunkline.core.execution import execute
     from trunkline.log import calls
 
     late = datetime.now(UTC) - timedelta(days=2)
@@ -132,8 +132,8 @@ def check_archive(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
 
 def check_dead(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
     """Do dead letters wait for somebody?"""
-    from trunkline.core.db import execute
     from trunkline.core.doctor import Finding, State
+    from trunkline.core.execution import execute
     from trunkline.log import calls
 
     for topic in execute(connection, calls.list_topics()):
@@ -149,8 +149,8 @@ def check_dead(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
 def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
     """Are events matched, and does what failed wait for somebody?"""
     from trunkline.broker import calls
-    from trunkline.core.db import execute
     from trunkline.core.doctor import Finding, State, duration_text
+    from trunkline.core.execution import execute
 
     behind = execute(connection, calls.unmatched())
     if behind.events and behind.age > _MATCHED_WITHIN:
@@ -205,8 +205,8 @@ def check_tubes(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
     """Do the touches of tubes get anywhere, and does what was set aside wait for somebody?"""
     from itertools import groupby
 
-    from trunkline.core.db import execute
     from trunkline.core.doctor import Finding, State, duration_text
+    from trunkline.core.execution import execute
     from trunkline.tube import calls
 
     stats = execute(connection, calls.stats())
@@ -244,8 +244,8 @@ def check_tubes(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
 def check_schedule(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
     """Where pg_cron does the work of the broker: does it?"""
     from trunkline.broker import calls
-    from trunkline.core.db import execute
     from trunkline.core.doctor import Finding, State
+    from trunkline.core.execution import execute
 
     for job in execute(connection, calls.scheduled()):
         if job.by_whom == "pg_cron" and (not job.active or _age(job.began_at) > _CRON_WITHIN):

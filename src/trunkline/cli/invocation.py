@@ -62,7 +62,7 @@ class Session:
 
     def run(self, call: "Call[T]") -> T:
         """Run one call in a transaction of its own."""
-        from trunkline.core.db import execute, translated
+        from trunkline.core.execution import execute, translated
 
         with translated(self.connection):
             return execute(self.connection, call)
@@ -123,7 +123,7 @@ class Invocation:
     def session(self, *, install: bool = True) -> Iterator[Session]:
         """A connection; the embedded server gets the schema by itself."""
         from trunkline.core import migrate
-        from trunkline.core.db import on_our_terms
+        from trunkline.core.connections import on_our_terms
 
         with self.target() as target:
             if install and target.server is not None:
@@ -155,7 +155,8 @@ def connected(dsn: str) -> "Iterator[psycopg.Connection[Any]]":
     """A connection of our own, outside of any pool: it fails at once and says why."""
     import psycopg
 
-    from trunkline.core.db import connect_arguments, translated
+    from trunkline.core.connections import connect_arguments
+    from trunkline.core.execution import translated
 
     with translated():
         arguments = connect_arguments(dsn, prepare=False, connect_timeout=10)

@@ -10,32 +10,28 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import threading
 import time
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
-from psycopg.rows import DictRow, dict_row
-from psycopg.types.string import TextLoader
-from psycopg_pool import PoolClosed, PoolTimeout
+from psycopg.rows import dict_row
 
 from trunkline.core.backoff import Backoff
-from trunkline.core.eager import EagerConnection
-from trunkline.core.errors import (
-    ONLY_READS,
-    DatabaseError,
-    Invalid,
-    Unavailable,
-    from_database,
-    is_clash,
+from trunkline.core.connections import (
+    connect_arguments,
+    hung_up,
+    keep_freed_memory,
+    on_our_terms,
+    on_our_terms_async,
+    takes_only_reads,
 )
+from trunkline.core.eager import EagerConnection
+from trunkline.core.errors import DatabaseError, Unavailable, is_clash
+from trunkline.core.execution import execute, execute_async, insist_on_connection, translated
 from trunkline.core.forking import refuse_forked
 from trunkline.core.pools import AsyncPool, Pool
-from trunkline.core.unread import UnreadLoader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -43,41 +39,6 @@ if TYPE_CHECKING:
     from trunkline.core.calls import Call
 
 T = TypeVar("T")
-AsyncDictCursor = psycopg.AsyncCursor[DictRow]
-DictCursor = psycopg.Cursor[DictRow]
-
-APPLICATION_NAME = "trunkline"
-
-_LARGE_ANSWER = 8 << 20
-_OUR_TERMS = (
-    b"select set_config(name, value, false) from (values"
-    b" ('default_transaction_isolation', 'read committed'), ('datestyle', 'iso'),"
-    b" ('intervalstyle', 'postgres'), ('standard_conforming_strings', 'on'), ('array_nulls', 'on'))"
-    b" wanted (name, value)"
-    b" where split_part(lower(current_setting(name)), ',', 1) <> value"
-)
-
-
-# A host that is gone says nothing: for 15 minutes if something was sent, else for two hours.
-_GIVE_UP = {
-    "keepalives_idle": 15,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
-}
-
-
-def connect_arguments(dsn: str, *, prepare: bool, connect_timeout: float) -> dict[str, Any]:
-    """Keyword arguments that every connection of ours is opened with; what a DSN says stays."""
-    said = conninfo_to_dict(dsn)
-    return {
-        **{name: value for name, value in _GIVE_UP.items() if name not in said},
-        "autocommit": True,
-        "prepare_threshold": 5 if prepare else None,
-        "connect_timeout": max(1, int(connect_timeout)),
-        "fallback_application_name": APPLICATION_NAME,
-        "client_encoding": "UTF8",  # whatever PGCLIENTENCODING or the role say
-    }
 
 
 class AsyncDb:
@@ -353,148 +314,3 @@ class Db:
         """Close the pool for good; safe to call twice."""
         self._opened = True  # or the next call would open it
         self._pool.close()
-
-
-async def on_our_terms_async(connection: psycopg.AsyncConnection[Any]) -> None:
-    """Whatever the defaults are: statements see what is committed, the driver can read times,
-    a backslash is a backslash, and a null in a list is a null.
-
-    Not behind a transaction pooler, that is, where nothing is prepared: its sessions are others'
-    too.
-    """
-    await connection.execute(_OUR_TERMS)
-
-
-def on_our_terms(connection: psycopg.Connection[Any]) -> None:
-    """The blocking twin of `on_our_terms_async`."""
-    connection.execute(_OUR_TERMS)
-
-
-def insist_on_connection(on: Any, *, asynchronous: bool) -> None:
-    """Refuse what no call can be run on; what stands for a blocking connection will do."""
-    if asynchronous:
-        fits = isinstance(on, psycopg.AsyncConnection)
-    else:
-        fits = hasattr(on, "cursor") and not isinstance(on, psycopg.AsyncConnection)
-    if not fits:
-        expected = "psycopg.AsyncConnection" if asynchronous else "psycopg.Connection"
-        raise Invalid(
-            f"a transaction to take part in is that of a {expected}, got {type(on).__name__}.",
-            hint="SQLAlchemy has it as the driver_connection of its raw connection.",
-        )
-
-
-async def execute_async(connection: psycopg.AsyncConnection[Any], call: Call[T]) -> T:
-    """Run a call on a connection of the caller's."""
-    async with _cursor_async(connection, call) as cursor:
-        if call.json_text or call.json_unread:
-            loader = TextLoader if call.json_text else UnreadLoader
-            cursor.adapters.register_loader("jsonb", loader)
-        try:
-            await cursor.execute(call.statement(), call.values())
-        except psycopg.errors.UndefinedFunction:
-            call.refuse_too_large()
-            raise
-        except psycopg.errors.ProgramLimitExceeded:
-            if not _may_ask_otherwise(connection, call):
-                raise
-            call = replace(call, function=call.readable)
-            await cursor.execute(call.statement(), call.values())
-        return call.shape(await cursor.fetchall())
-
-
-def execute(connection: psycopg.Connection[Any], call: Call[T]) -> T:
-    """The blocking twin of `execute_async`."""
-    with _cursor(connection, call) as cursor:
-        if call.json_text or call.json_unread:
-            loader = TextLoader if call.json_text else UnreadLoader
-            cursor.adapters.register_loader("jsonb", loader)
-        try:
-            cursor.execute(call.statement(), call.values())
-        except psycopg.errors.UndefinedFunction:
-            call.refuse_too_large()
-            raise
-        except psycopg.errors.ProgramLimitExceeded:
-            if not _may_ask_otherwise(connection, call):
-                raise
-            call = replace(call, function=call.readable)
-            cursor.execute(call.statement(), call.values())
-        return call.shape(cursor.fetchall())
-
-
-def _cursor_async(connection: psycopg.AsyncConnection[Any], call: Call[Any]) -> AsyncDictCursor:
-    """A cursor that takes our placeholders, whatever those of the connection take."""
-    if issubclass(connection.cursor_factory, psycopg.AsyncRawCursor):
-        cursor = psycopg.AsyncCursor(connection, row_factory=dict_row)
-        cursor.format = psycopg.pq.Format(call.binary)
-        return cursor
-    return connection.cursor(row_factory=dict_row, binary=call.binary)
-
-
-def _cursor(connection: psycopg.Connection[Any], call: Call[Any]) -> DictCursor:
-    """The blocking twin of `_cursor_async`."""
-    if issubclass(connection.cursor_factory, psycopg.RawCursor):
-        cursor = psycopg.Cursor(connection, row_factory=dict_row)
-        cursor.format = psycopg.pq.Format(call.binary)
-        return cursor
-    return connection.cursor(row_factory=dict_row, binary=call.binary)
-
-
-def _may_ask_otherwise(connection: psycopg.BaseConnection[Any], call: Call[Any]) -> bool:
-    """Whether the call has another form, and the failure of the first has ended no transaction."""
-    idle = connection.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
-    return idle and call.readable != ""
-
-
-def keep_freed_memory() -> None:
-    """Let the next large answer find its memory where the last one left it.
-
-    The allocator of glibc gives what is freed back to the system above a limit, twice the size of
-    the largest block that it has seen come and go. Answers are many blocks of less than that, and
-    to have their memory mapped anew each time costs as much as to receive them.
-    """
-    bytes(_LARGE_ANSWER)
-
-
-def hung_up(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """Whether the server left while the connection was idle; asks the socket, not the server."""
-    if connection.closed or not hasattr(select, "poll"):
-        return connection.closed
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return bool(poll.poll(0))  # nobody speaks on an idle connection but to say goodbye
-
-
-def takes_only_reads(error: Exception) -> bool:
-    """Whether a write was refused as such: by a standby, or where the role or database says so.
-
-    A session stays so for its whole life; the next one may be with another server, or find it
-    otherwise.
-    """
-    return isinstance(error, psycopg.Error | DatabaseError) and error.sqlstate == ONLY_READS
-
-
-@contextmanager
-def translated(connection: psycopg.BaseConnection[Any] | None = None) -> Iterator[None]:
-    """Raise the error tree of `core.errors` instead of the driver's."""
-    try:
-        yield
-    except (PoolTimeout, PoolClosed) as error:
-        raise Unavailable(f"no connection to the server: {error}") from error
-    except UnicodeEncodeError as error:
-        raise Invalid(f"text must be Unicode, got {error.object!r:.100}.") from error
-    except NotImplementedError as error:  # times in a style of the server that the driver lacks
-        raise DatabaseError(
-            f"{error}.",
-            hint="For the role of Trunkline: alter role ... set datestyle = 'ISO', and set"
-            " intervalstyle = 'postgres'.",
-        ) from error
-    except psycopg.Error as error:
-        raise from_database(error, role=_role(connection)) from error
-
-
-def _role(connection: psycopg.BaseConnection[Any] | None) -> str | None:
-    """Whom a connection belongs to, if it is still there to say so."""
-    if connection is None or connection.closed:
-        return None
-    return connection.info.parameter_status("session_authorization")

@@ -16,8 +16,9 @@ import psycopg
 
 from trunkline.core import migrate
 from trunkline.core.calls import Call
-from trunkline.core.db import connect_arguments, execute, on_our_terms, translated
+from trunkline.core.connections import connect_arguments, on_our_terms
 from trunkline.core.errors import DatabaseError, Forbidden, SchemaMismatch, TrunklineError
+from trunkline.core.execution import execute, translated
 from trunkline.core.settings import Settings
 from trunkline.core.words import counted
 

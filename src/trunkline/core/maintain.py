@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trunkline.core.db import translated
+from trunkline.core.execution import translated
 from trunkline.core.service import Service
 
 if TYPE_CHECKING:

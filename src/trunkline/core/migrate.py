@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from trunkline.core.db import connect_arguments, translated
+from trunkline.core.connections import connect_arguments
 from trunkline.core.errors import Conflict, Forbidden, SchemaMismatch
+from trunkline.core.execution import translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

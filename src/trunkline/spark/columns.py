@@ -31,8 +31,8 @@ from psycopg import sql
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from trunkline.core.db import translated
 from trunkline.core.errors import Invalid, NotFound
+from trunkline.core.execution import translated
 from trunkline.spark.connection import db
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from psycopg import sql
 from pyspark.sql import types as t
 
 from trunkline.core import telemetry
-from trunkline.core.db import translated
 from trunkline.core.errors import PositionTrimmed
+from trunkline.core.execution import translated
 from trunkline.spark import connection
 from trunkline.spark.columns import Selection
 

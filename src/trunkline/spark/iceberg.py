@@ -28,8 +28,8 @@ from sqlalchemy import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from trunkline.core.backoff import Backoff
-from trunkline.core.db import translated
 from trunkline.core.errors import Conflict, DatabaseError, Invalid
+from trunkline.core.execution import translated
 from trunkline.core.telemetry import redact
 from trunkline.spark.connection import db, locate
 from trunkline.spark.ledger import Batch, write_once

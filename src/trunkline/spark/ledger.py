@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
-from trunkline.core.db import execute, translated
 from trunkline.core.errors import Unavailable
+from trunkline.core.execution import execute, translated
 from trunkline.spark import calls
 from trunkline.spark.connection import db
 

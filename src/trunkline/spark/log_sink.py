@@ -20,8 +20,8 @@ from pyspark.sql.types import (
 )
 
 from trunkline.core.calls import Call, scalar
-from trunkline.core.db import execute
 from trunkline.core.errors import Invalid
+from trunkline.core.execution import execute
 from trunkline.core.listen import CHANNEL
 from trunkline.log import calls as log_calls
 from trunkline.spark import calls

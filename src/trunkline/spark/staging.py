@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 from pyspark.sql.datasource import WriterCommitMessage
 
-from trunkline.core.db import translated
 from trunkline.core.errors import TrunklineError
+from trunkline.core.execution import translated
 from trunkline.spark import calls
 from trunkline.spark.connection import adbc, db
 

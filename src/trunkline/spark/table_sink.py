@@ -18,8 +18,8 @@ from psycopg import sql
 from pydantic import Field, model_validator
 from pyspark.sql.types import BooleanType, StructType
 
-from trunkline.core.db import execute, translated
 from trunkline.core.errors import Invalid, PositionTrimmed, from_database
+from trunkline.core.execution import execute, translated
 from trunkline.core.words import counted
 from trunkline.spark import calls
 from trunkline.spark.columns import described, relation_name, staging_types

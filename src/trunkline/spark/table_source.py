@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, model_validator
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from trunkline.core.db import translated
 from trunkline.core.errors import Invalid
+from trunkline.core.execution import translated
 from trunkline.spark.columns import Selection, described, quoted, relation_name, selection
 from trunkline.spark.connection import adbc, db, locate, plain_errors
 from trunkline.spark.options import Options, Words

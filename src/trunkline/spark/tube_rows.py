@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from psycopg import sql
 from pyspark.sql import types as t
 
-from trunkline.core.db import translated
 from trunkline.core.errors import NotFound
+from trunkline.core.execution import translated
 from trunkline.spark import calls, connection
 from trunkline.spark.columns import Selection, quoted, selection
 from trunkline.tube import calls as tube_calls

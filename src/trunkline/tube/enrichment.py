@@ -10,8 +10,8 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trunkline.core.db import translated
 from trunkline.core.errors import Invalid, Unavailable
+from trunkline.core.execution import translated
 from trunkline.tube import calls
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.db import translated
 from trunkline.core.errors import Invalid, NotFound
+from trunkline.core.execution import translated
 from trunkline.spark import calls, connection, ledger, tube_rows
 from trunkline.spark.columns import relation_name
 from trunkline.spark.session import append

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from trunkline.core.db import AsyncDb, translated
+from trunkline.core.db import AsyncDb
 from trunkline.core.errors import (
     DatabaseError,
     Forbidden,
@@ -29,6 +29,7 @@ from trunkline.core.errors import (
     Unavailable,
     from_database,
 )
+from trunkline.core.execution import translated
 from trunkline.tube import calls
 from trunkline.tube.downstreams.base import Downstream, Page, halved, newest
 
