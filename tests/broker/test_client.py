@@ -100,6 +100,8 @@ async def test_what_is_not_text_and_no_event_is_refused_before_anything_is_sent(
                 await tl.broker.publish_many([NewEvent(payload=1, **given)])
         with pytest.raises(Invalid, match="is a NewEvent, got int"):
             await tl.broker.publish_many([1])  # type: ignore[list-item]
+        with pytest.raises(Invalid, match="are a list, got NewEvent"):
+            await tl.broker.publish_many(NewEvent("a", 1))  # type: ignore[arg-type]
     assert payloads(session) == []
 
 

@@ -98,6 +98,7 @@ def test_a_pattern_beside_a_condition_in_sql_is_sql_too() -> None:
     [
         {"ordering": "chaos"},
         {"batch": 0},
+        {"batch": 10**9},
         {"timeout": 0},
         {"timeout": None},
         {"retry": [-1]},
@@ -117,6 +118,8 @@ def test_a_pattern_beside_a_condition_in_sql_is_sql_too() -> None:
         {"name": 7},
         {"condition": "{not json"},
         {"from_time": datetime(2026, 1, 1, tzinfo=UTC), "from_position": 1},
+        {"from_time": "yesterday"},
+        {"from_position": "1"},
     ],
     ids=str,
 )

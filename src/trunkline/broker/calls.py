@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker.models import (
@@ -25,7 +26,7 @@ from trunkline.core.errors import Invalid
 from trunkline.core.unread import Unread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime, timedelta
 
 
@@ -63,6 +64,8 @@ def publish(
 
 def publish_many(events: Iterable[NewEvent]) -> Call[list[int]]:
     """Publish events, all or none, in order; their ids."""
+    if not isinstance(events, Iterable):
+        raise Invalid(f"events to publish are a list, got {type(events).__name__}.")
     return publish_written([written(event) for event in events])
 
 

@@ -11,8 +11,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import psycopg
 from pydantic import TypeAdapter, ValidationError
@@ -26,9 +27,6 @@ from trunkline.broker.topics import topics_sql
 from trunkline.core.errors import Invalid
 from trunkline.core.unread import Unread
 
-if TYPE_CHECKING:
-    from datetime import datetime
-
 Pattern = str | Sequence[str] | None
 Condition = str | Mapping[str, Any] | None
 Split = Callable[[Delivered], Any]
@@ -37,6 +35,7 @@ ORDERINGS = ("strict", "skip")
 RETRY = (60.0, 300.0)
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_LARGEST_BATCH = 100_000
 _LONGEST_DELAY = 1000 * 365 * 86_400.0  # seconds
 _LONGEST_ERRORS = 3  # of a payload that does not fit, how many faults are told
 
@@ -181,14 +180,18 @@ def make(
         raise Invalid(f"{told} needs a group and a name; got group {group!r}, name {called!r}.")
     if ordering not in ORDERINGS:
         raise Invalid(f'{told}: ordering is "strict" or "skip", got {ordering!r}.')
-    if not isinstance(batch, int) or batch < 1:
-        raise Invalid(f"{told}: batch is a number of events from 1 on, got {batch!r}.")
+    if not isinstance(batch, int) or not 1 <= batch <= _LARGEST_BATCH:
+        raise Invalid(f"{told}: batch is 1 to {_LARGEST_BATCH} events, got {batch!r}.")
     if not isinstance(timeout, int | float) or not timeout > 0:
         raise Invalid(f"{told}: timeout is a number of seconds above 0, got {timeout!r}.")
     if not isinstance(params or {}, Mapping):
         raise Invalid(f"{told}: params are a dict, got {params!r}.")
     if split_by is not None and not callable(split_by):
         raise Invalid(f"{told}: split_by is a function of an event, got {split_by!r}.")
+    if not isinstance(from_time, datetime | None):
+        raise Invalid(f"{told}: from_time is a datetime, got {from_time!r}.")
+    if not isinstance(from_position, int | None):
+        raise Invalid(f"{told}: from_position is the number of a position, got {from_position!r}.")
     if from_time is not None and from_position is not None:
         raise Invalid(f"{told}: say from_time or from_position, not both.")
     return Handler(
