@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trunkline.log.consumer import Consumer
 
 _CONSUMERS = 20
-_SETTLE = 2.5  # seconds until all have joined and their statistics are told
+_SETTLE = 12.0  # seconds until all have joined: a session that is idle tells what it wrote after 10
 _LEASE = "lease"
 _WRITTEN = """
   select coalesce(jsonb_object_agg(relname, n_tup_ins + n_tup_upd + n_tup_del), '{}')
