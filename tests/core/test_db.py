@@ -312,10 +312,10 @@ async def test_a_call_joins_the_callers_transaction(
 @pytest.mark.parametrize(
     ("kind", "given", "came"),
     [
-        ("async", psycopg.Connection, "Connection"),
-        ("sync", psycopg.AsyncConnection, "AsyncConnection"),
-        ("async", str, "str"),
-        ("sync", str, "str"),
+        ("async", psycopg.Connection, "psycopg.Connection"),
+        ("sync", psycopg.AsyncConnection, "psycopg.AsyncConnection"),
+        ("async", str, "builtins.str"),
+        ("sync", str, "builtins.str"),
     ],
 )
 async def test_what_is_no_connection_of_its_kind_is_refused_with_what_was_expected(

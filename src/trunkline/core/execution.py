@@ -32,8 +32,9 @@ def insist_on_connection(on: Any, *, asynchronous: bool) -> None:
         fits = hasattr(on, "cursor") and not isinstance(on, psycopg.AsyncConnection)
     if not fits:
         expected = "psycopg.AsyncConnection" if asynchronous else "psycopg.Connection"
+        came = f"{type(on).__module__}.{type(on).__qualname__}"
         raise Invalid(
-            f"a transaction to take part in is that of a {expected}, got {type(on).__name__}.",
+            f"a transaction to take part in is that of a {expected}, got {came}.",
             hint="SQLAlchemy has it as the driver_connection of its raw connection.",
         )
 
