@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from tests.core.demo import opened, tick, write
 from tests.fixtures.asking import ask, column, refused
 
+from trunkline.core.db import AsyncDb
+from trunkline.core.errors import DatabaseError
 from trunkline.core.maintain import Maintainer
 
 if TYPE_CHECKING:
@@ -18,8 +21,6 @@ if TYPE_CHECKING:
 
     from tests.fixtures.postgres import TwoSessions
     from tests.fixtures.programs import Programs
-
-    from trunkline.core.db import AsyncDb
 
 Session = psycopg.Connection[Any]
 
@@ -167,6 +168,23 @@ def test_a_statement_that_is_cancelled_is_not_a_failed_duty(session: Session) ->
         session.execute(MAINTAIN)
     session.execute("reset statement_timeout")
     assert errors(session) == {}
+
+
+async def test_a_duty_that_takes_longer_than_a_statement_may_does_not_keep_the_others_from_theirs(
+    dsn: str, session: Session
+) -> None:
+    add_duty(session, "long", "perform pg_sleep(60); return false;", rank=0)
+    add_duty(session, "quick", "return (select count(*) from trunkline.work) < 3;", rank=1)
+    db = AsyncDb(make_conninfo(dsn, options="-c statement_timeout=200ms"))
+    service = Maintainer(db)
+    for _ in range(2):
+        with pytest.raises(DatabaseError) as caught:
+            await service.run_once()
+        assert caught.value.sqlstate == "57014"
+    await db.close()
+    assert column(session, "select duty from trunkline.work") == ["quick"] * 4
+    late = "select duty from trunkline.duty_list() where ran_at is null"
+    assert column(session, late) == ["long"]
 
 
 def test_a_timeout_that_the_server_cannot_take_is_refused_and_the_longest_works(
