@@ -1,8 +1,10 @@
-"""Pools that lend the connection again that came back last, and look often for a lost server.
+"""Pools that lend the connection again that came back last, look often for a lost server, and say
+why they have none.
 
 psycopg's lend in turn: a session that has just worked has its plans and the server's caches at
 hand, and what is not lent for a while is closed. They wait one second, then two, then four before
-they try again to connect: a server that restarts is back long before the next try.
+they try again to connect: a server that restarts is back long before the next try. Why they could
+not connect they tell the log, not who waits.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from trunkline.core.backoff import Backoff
 from trunkline.core.eager import EagerConnection
@@ -39,6 +41,24 @@ class Attempt:
 class AsyncPool(AsyncConnectionPool[EagerConnection]):
     """Otherwise as psycopg's."""
 
+    _trouble: Exception | None = None
+
+    async def getconn(self, timeout: float | None = None) -> EagerConnection:
+        """A connection; whoever waited in vain is told why the last try to connect failed."""
+        try:
+            return await super().getconn(timeout)
+        except PoolTimeout as error:
+            raise _told(error, self._trouble) from self._trouble
+
+    async def _connect(self, timeout: float | None = None) -> EagerConnection:
+        try:
+            connection = await super()._connect(timeout)
+        except Exception as error:
+            self._trouble = error
+            raise
+        self._trouble = None
+        return connection
+
     async def _get_ready_connection(self, timeout: float | None) -> EagerConnection | None:
         self._pool.rotate(1)
         return await super()._get_ready_connection(timeout)
@@ -51,6 +71,24 @@ class AsyncPool(AsyncConnectionPool[EagerConnection]):
 class Pool(ConnectionPool[psycopg.Connection[Any]]):
     """Otherwise as psycopg's."""
 
+    _trouble: Exception | None = None
+
+    def getconn(self, timeout: float | None = None) -> psycopg.Connection[Any]:
+        """The blocking twin of `AsyncPool.getconn`."""
+        try:
+            return super().getconn(timeout)
+        except PoolTimeout as error:
+            raise _told(error, self._trouble) from self._trouble
+
+    def _connect(self, timeout: float | None = None) -> psycopg.Connection[Any]:
+        try:
+            connection = super()._connect(timeout)
+        except Exception as error:
+            self._trouble = error
+            raise
+        self._trouble = None
+        return connection
+
     def _get_ready_connection(self, timeout: float | None) -> psycopg.Connection[Any] | None:
         self._pool.rotate(1)
         return super()._get_ready_connection(timeout)
@@ -58,3 +96,8 @@ class Pool(ConnectionPool[psycopg.Connection[Any]]):
     def _add_connection(self, attempt: Any, *rest: Any, **named: Any) -> None:
         attempt = attempt or Attempt(self.reconnect_timeout)
         super()._add_connection(attempt, *rest, **named)
+
+
+def _told(error: PoolTimeout, trouble: Exception | None) -> PoolTimeout:
+    """Without trouble every connection was lent."""
+    return error if trouble is None else PoolTimeout(f"{error}: {trouble}")
