@@ -8,8 +8,10 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from trunkline.core.errors import Invalid
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 
     from trunkline.app import App
     from trunkline.broker.attempts import Attempt
@@ -30,23 +32,29 @@ class Outcome:
     """Every call of a handler, in order."""
     dead: Sequence[DeadLetterDetails]
     """The dead letters of the app's handlers, older ones too."""
+    handlers: Collection[str]
+    """The names of the app's handlers."""
 
     def handled(self, handler: str) -> list[Delivered]:
         """The events that a handler took without an error, in order."""
         return [
             event
-            for attempt in self.attempts
-            if attempt.handler == handler and attempt.error is None
+            for attempt in self._attempts_of(handler)
+            if attempt.error is None
             for event in attempt.events
         ]
 
     def errors(self, handler: str) -> list[str]:
         """What went wrong with a handler: the first line of each error, in order."""
         return [
-            attempt.error.splitlines()[0]
-            for attempt in self.attempts
-            if attempt.handler == handler and attempt.error
+            attempt.error.splitlines()[0] for attempt in self._attempts_of(handler) if attempt.error
         ]
+
+    def _attempts_of(self, handler: str) -> list[Attempt]:
+        if handler not in self.handlers:
+            known = ", ".join(sorted(self.handlers))
+            raise Invalid(f'the app has no handler "{handler}".', hint=f"It has: {known}.")
+        return [attempt for attempt in self.attempts if attempt.handler == handler]
 
 
 async def run_handlers(
@@ -82,7 +90,7 @@ async def run_handlers(
             for letter in reversed(await platform.broker.dead_list())
             if (letter.group_name, letter.handler) in handlers
         ]
-    return Outcome(attempts, dead)
+    return Outcome(attempts, dead, [name for _, name in handlers])
 
 
 @overload

@@ -11,6 +11,7 @@ from tests.fixtures.asking import ask
 import trunkline
 from trunkline.broker.delivered import Delivered  # noqa: TC001 - annotations are looked at
 from trunkline.broker.models import Event, NewEvent
+from trunkline.core import errors
 from trunkline.testing import run_handlers
 
 if TYPE_CHECKING:
@@ -42,6 +43,21 @@ async def test_dead_letters_are_told(app: trunkline.App) -> None:
     outcome = await run_handlers(app, [NewEvent("orders", {"n": 1})])
     [letter] = outcome.dead
     assert (letter.payload, letter.attempts, len(outcome.attempts)) == ({"n": 1}, 3, 3)
+
+
+async def test_a_handler_that_the_app_does_not_have_is_not_taken_for_one_without_errors(
+    app: trunkline.App,
+) -> None:
+    @app.on("orders", group="g", name="bill")
+    async def bill(event: Event) -> None:
+        raise ValueError("never")
+
+    outcome = await run_handlers(app)
+    assert (outcome.errors("bill"), outcome.handled("bill")) == ([], [])
+    for ask_for in (outcome.errors, outcome.handled):
+        with pytest.raises(errors.Invalid, match='no handler "bil"') as caught:
+            ask_for("bil")
+        assert caught.value.hint == "It has: bill."
 
 
 async def test_a_connection_that_is_lost_is_no_end(
