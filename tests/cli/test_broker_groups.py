@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.broker.groups import Member, match, subscribe
 from tests.broker.steps import publish
+from tests.broker.test_stream import start as beginning
 from tests.fixtures.asking import connections
 
 if TYPE_CHECKING:
@@ -43,6 +44,24 @@ def test_what_waits_is_shown_and_committed(session: Session, cli: Cli) -> None:
 
     assert done.code == 0, done.err
     assert [one["payload"]["n"] for one in rows(cli, "read", "billing")] == [3, 4]
+
+
+def test_events_are_shown_with_every_digit_that_was_published(session: Session, cli: Cli) -> None:
+    exact = '{"id": 12345678901234567890, "rate": 0.12345678901234567890, "price": 1.10}'
+    for payload in (exact, '"tea"', "null"):
+        session.execute("select trunkline.broker_publish('order', %s)", [payload])
+    match(session)
+
+    read = cli("broker", "read", "billing").out
+    sheet = cli("broker", "read", "billing", "--csv").out
+    stream = cli("broker", "stream", "order", "--after", beginning(session), "--limit", "8").out
+
+    for shown in (read, stream):
+        assert f'"payload": {exact}' in shown
+        assert '"payload": "tea"' in shown
+        assert '"payload": null' in shown
+    assert ",tea," in sheet
+    assert exact.replace('"', '""') in sheet
 
 
 def test_a_lane_that_a_worker_has_is_not_committed_from_outside(session: Session, cli: Cli) -> None:

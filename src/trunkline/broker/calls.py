@@ -256,6 +256,7 @@ def scan(
     after: int | None = None,
     incarnation: int | None = None,
     max_events: int = 1_000,
+    json_text: bool = False,
 ) -> Call[list[Scanned]]:
     """Events after a position for which a condition holds, in order."""
     return Call(
@@ -269,6 +270,7 @@ def scan(
         },
         lambda rows: [Scanned(**told(row)) for row in rows],
         safe_to_repeat=True,
+        json_text=json_text,
         json_unread=True,
         readable="_broker_scan_readable",
         types={"condition": "text", "params": "jsonb", "after": "bigint", "incarnation": "int"},

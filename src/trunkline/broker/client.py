@@ -262,10 +262,12 @@ class Broker(AsyncFace):
         params: Mapping[str, Any] | None = None,
         after: str | None = None,
         heartbeat: float = 15.0,
+        json_text: bool = False,
     ) -> EventStream:
         """Events for whoever looks: from now on, or after the token of an event.
 
         Nothing is kept for the reader; the token works on any node as long as the history is there.
+        With ``json_text`` payload and metadata are JSON as the server writes it.
         """
         made = EventStream(
             self._db,
@@ -274,6 +276,7 @@ class Broker(AsyncFace):
             params=params or {},
             after=after,
             heartbeat=heartbeat,
+            json_text=json_text,
         )
         self._streams.add(made)
         return made

@@ -106,6 +106,7 @@ class EventStream:
         after: str | None = None,
         page: int = 1_000,
         heartbeat: float = 15.0,
+        json_text: bool = False,
     ):
         self._db = db
         self._listener = listener
@@ -115,6 +116,7 @@ class EventStream:
         self._place = None if after is None else Place.parse(after)
         self._page = page
         self._heartbeat = heartbeat
+        self._json_text = json_text
         self._begun = False
         self._closed = False
 
@@ -205,6 +207,7 @@ class EventStream:
             after=place.position,
             incarnation=place.incarnation,
             max_events=self._page,
+            json_text=self._json_text,
         )
         return await self._patiently(lambda: self._db.run(call))
 

@@ -1,5 +1,6 @@
 """``trunkline broker``: groups, what waits in them, and where they stand."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 from uuid import uuid4
@@ -54,7 +55,7 @@ def read(
         group, handler=handler, lane=lane, from_position=from_, max_events=limit, peek=peek
     )
     with invocation.session() as session:
-        found = session.run(call)
+        found = session.run(replace(call, json_text=True))
     invocation.print(found, columns=_WAITING, nothing="Nothing waits.")
 
 

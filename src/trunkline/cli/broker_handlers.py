@@ -1,5 +1,6 @@
 """``trunkline broker worker`` and ``dead``: handlers at work, and what they left."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -80,7 +81,8 @@ def show_dead(
     from trunkline.broker import handler_calls
 
     with invocation.session() as session:
-        invocation.print_one(session.run(handler_calls.dead_show(number)))
+        call = replace(handler_calls.dead_show(number), json_text=True)
+        invocation.print_one(session.run(call))
 
 
 @command(dead, "retry", example="trunkline broker dead retry --group billing --handler bill")

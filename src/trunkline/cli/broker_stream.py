@@ -75,7 +75,9 @@ async def _stream(
         from trunkline.broker.services import BrokerSequencer
         from trunkline.core.service import Loop
 
-        events = platform.broker.stream(pattern, condition=condition, params=params, after=after)
+        events = platform.broker.stream(
+            pattern, condition=condition, params=params, after=after, json_text=True
+        )
         await events.open()
         # where nobody numbers events, we do
         numbering = asyncio.create_task(Loop(BrokerSequencer(platform.db)).run(stop))

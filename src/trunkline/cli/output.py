@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from trunkline.core.unread import JsonText
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -321,14 +323,27 @@ def _csv_cell(value: Any) -> str:
     if isinstance(value, bytes):
         text = _text(value)
         return f"base64:{b64encode(value).decode()}" if text is None else text
-    value = plain(value)
+    value = _bare(value) if isinstance(value, JsonText) else plain(value)
     if value is None:
         return ""
     return value if isinstance(value, str) else _encode(value)
 
 
+def _bare(text: JsonText) -> str | None:
+    """JSON in a cell: a text without its quotes, nothing for null."""
+    if text == "null":
+        return None
+    bare: str = json.loads(text) if text.startswith('"') else text
+    return bare
+
+
 def _json(row: Mapping[str, Any]) -> str:
-    return _encode({name: plain(value) for name, value in row.items()})
+    return f"{{{', '.join([f'{_encode(name)}: {_json_value(row[name])}' for name in row])}}}"
+
+
+def _json_value(value: Any) -> str:
+    """A value as JSON; what is JSON already keeps every digit."""
+    return value if isinstance(value, JsonText) else _encode(plain(value))
 
 
 def _text(value: bytes) -> str | None:

@@ -34,7 +34,7 @@ class Call(Generic[T]):
     safe_to_repeat: bool = False
     binary: bool = False
     json_text: bool = False
-    """Whether jsonb comes as the text that the server writes, not as what it means."""
+    """Whether jsonb comes as `JsonText`, not as what it means."""
     json_unread: bool = False
     """Whether jsonb that Python cannot hold comes as `Unread`; otherwise the call fails."""
     readable: str = ""

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg.rows import DictRow, dict_row
-from psycopg.types.string import TextLoader
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from trunkline.core.errors import DatabaseError, Invalid, Unavailable, from_database
-from trunkline.core.unread import UnreadLoader
+from trunkline.core.loaders import JsonTextLoader, UnreadLoader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +42,7 @@ async def execute_async(connection: psycopg.AsyncConnection[Any], call: Call[T])
     """Run a call on a connection of the caller's."""
     async with _cursor_async(connection, call) as cursor:
         if call.json_text or call.json_unread:
-            loader = TextLoader if call.json_text else UnreadLoader
+            loader = JsonTextLoader if call.json_text else UnreadLoader
             cursor.adapters.register_loader("jsonb", loader)
         try:
             await cursor.execute(call.statement(), call.values())
@@ -62,7 +61,7 @@ def execute(connection: psycopg.Connection[Any], call: Call[T]) -> T:
     """The blocking twin of `execute_async`."""
     with _cursor(connection, call) as cursor:
         if call.json_text or call.json_unread:
-            loader = TextLoader if call.json_text else UnreadLoader
+            loader = JsonTextLoader if call.json_text else UnreadLoader
             cursor.adapters.register_loader("jsonb", loader)
         try:
             cursor.execute(call.statement(), call.values())

@@ -1,32 +1,15 @@
-"""`Unread`: JSON that Python cannot hold, such as a number of 5,000 digits, as the text that it is.
-
-One such value must not keep anybody from the rest of an answer.
-"""
+"""JSON as text: `JsonText` where it was asked for, `Unread` where Python cannot hold it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
 
-from psycopg.types.json import JsonbLoader
+class JsonText(str):
+    """A JSON value as the server writes it."""
 
-if TYPE_CHECKING:
-    from psycopg.abc import Buffer
+    __slots__ = ()
 
 
 class Unread(str):
     """The text of a JSON value, and why it is no more than that."""
 
     reason = ""
-
-
-class UnreadLoader(JsonbLoader):
-    """Otherwise as psycopg's."""
-
-    def load(self, data: Buffer) -> Any:
-        """The value, or its text."""
-        try:
-            return super().load(data)
-        except (ValueError, RecursionError) as error:
-            text = Unread(bytes(data).decode())
-            text.reason = str(error)
-            return text
