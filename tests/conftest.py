@@ -12,6 +12,7 @@ pytest_plugins = [
     "tests.fixtures.proxy",
     "tests.fixtures.redis",
     "tests.fixtures.spark",
+    "tests.fixtures.standby",
     "tests.fixtures.stores",
 ]
 

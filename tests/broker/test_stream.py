@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from psycopg.conninfo import make_conninfo
 from tests.broker.steps import publish, tick
 from tests.broker.test_reading import age, rotate
 from tests.fixtures.asking import ask, call, refused, writing_nothing
 
-from trunkline import Invalid, PositionTrimmed, connect
+from trunkline import DatabaseError, Invalid, PositionTrimmed, connect
 from trunkline.broker.stream import EventStream, Heartbeat, Place, Reset, StreamEvent
 from trunkline.testing import eventually
 
@@ -373,3 +374,16 @@ async def test_a_stream_that_looks_at_much_and_gives_nothing_has_heartbeats(
     item = await anext(stream.items())
     assert isinstance(item, Heartbeat)
     assert Place.parse(item.token).position == 1
+
+
+async def test_where_nothing_can_be_written_a_stream_is_refused_before_the_first_event(
+    session: Session, clean_dsn: str
+) -> None:
+    begin = start(session)
+    only_reads = make_conninfo(clean_dsn, options="-c default_transaction_read_only=on")
+    async with connect(only_reads) as tl:
+        with pytest.raises(DatabaseError, match=r"takes only reads\. Name the primary"):
+            async with tl.broker.stream():
+                pass
+        with pytest.raises(DatabaseError, match=r"takes only reads\. Name the primary"):
+            await take(tl.broker.stream(after=begin), 1)

@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tests.crash import log_worker
 from tests.crash import test_broker_chain as broker
 from tests.crash import test_log_crash as log
@@ -24,81 +22,15 @@ from tests.crash.victims import running
 import trunkline
 from trunkline import LeaseLost, PositionTrimmed
 from trunkline.core import migrate
-from trunkline.core.binaries import find_account, find_binaries, run
-from trunkline.core.directories import make_directory
-from trunkline.core.embedded import Server
 from trunkline.testing import eventually, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+    from tests.fixtures.standby import Pair
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(120)]
 whoever_takes_over = pytest.mark.parametrize("lags", [False, True], ids=["follows", "lags"])
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A server and its standby."""
-
-    primary: Server
-    standby: Server
-    dsn: str
-    """Whichever of them takes writes."""
-
-    def connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self.dsn, autocommit=True)
-
-    def part(self) -> None:
-        """From now on the standby hears nothing, and nobody waits for it."""
-        settle(self.primary, "synchronous_standby_names", "")
-        settle(self.standby, "primary_conninfo", "")
-        with psycopg.connect(self.standby.dsn("postgres"), autocommit=True) as connection:
-
-            def deaf() -> None:
-                heard = connection.execute("select status from pg_stat_wal_receiver")
-                assert heard.fetchall() == []
-
-            wait_until(deaf)
-
-    def fail_over(self) -> None:
-        self.primary.kill()
-        with psycopg.connect(self.standby.dsn("postgres"), autocommit=True) as connection:
-            assert connection.execute("select pg_promote()").fetchone() == (True,)
-
-
-def settle(server: Server, name: str, value: str) -> None:
-    with psycopg.connect(server.dsn("postgres"), autocommit=True) as connection:
-        connection.execute(f"alter system set {name} = '{value}'")
-        connection.execute("select pg_reload_conf()")
-
-
-@pytest.fixture
-def make_pair(own_server: Callable[..., Server], bin_dir: Path | None) -> Callable[..., Pair]:
-    """Let a new server be prepared, then give it a standby that a commit waits for."""
-
-    def make(prepare: Callable[[Server], object]) -> Pair:
-        primary = own_server()
-        prepare(primary)
-        account = find_account(primary.data)
-        binaries = find_binaries(bin_dir)
-        if account is not None:
-            binaries = binaries.within_reach(account, home=primary.home)
-        standby = Server(primary.home, "standby", bin_dir=bin_dir)
-        make_directory(standby.directory, account)
-        source, target = primary.dsn("postgres"), str(standby.data)
-        words = ["--dbname", source, "--pgdata", target, "--checkpoint=fast", "-R"]
-        copied = run([binaries.directory / "pg_basebackup", *words], account=account)
-        assert copied.returncode == 0, copied.stderr
-        standby.start()
-        settle(primary, "synchronous_standby_names", "*")
-        places = [conninfo_to_dict(server.dsn()) for server in (primary, standby)]
-        both = {name: ",".join(str(place[name]) for place in places) for name in ("host", "port")}
-        return Pair(
-            primary, standby, make_conninfo(source, target_session_attrs="read-write", **both)
-        )
-
-    return make
 
 
 @whoever_takes_over

@@ -3,6 +3,7 @@
    No row: nothing is new.  after NULL tells the present end only.  incarnation: the life of the server in which the
    position was told.  Events for one subscription alone are left out.  Waits for nobody, and writes nothing when nothing is new.
    The server cannot send an event with more than 1 GB as text: name the other columns then; clients do so by themselves.
+   Needs a temporary table, which a standby cannot have.
    Errors: TL410 when events after the position have left, or the position is not of this history, TL413, TL422 also for a
    condition that fails, with the event. */
 create or replace function trunkline.broker_scan(condition text default null, params jsonb default '{}', after bigint default null, max_events int default 1000, incarnation int default null)
@@ -19,6 +20,9 @@ declare
   places int[];
   trouble text;
 begin
+  if current_setting('transaction_read_only') = 'on' then  -- before the first event comes
+    perform trunkline._raise('25006', 'events are looked through in a temporary table, and this server takes only reads.', 'Name the primary, or see default_transaction_read_only.');
+  end if;
   if max_events is null or max_events not between 1 and 100000 then
     perform trunkline._raise('TL422', format('max_events is between 1 and 100000, got %s.', coalesce(max_events::text, 'NULL')));
   end if;
