@@ -21,6 +21,7 @@ import trunkline
 from trunkline.broker.delivered import Delivered
 from trunkline.broker.models import Event, NewEvent
 from trunkline.broker.worker import HandlerWorker
+from trunkline.core import migrate
 from trunkline.testing import eventually
 
 if TYPE_CHECKING:
@@ -1161,6 +1162,29 @@ async def test_a_stream_may_be_looped_over_without_ceremony(app: trunkline.App) 
         looking.cancel()
         await asyncio.wait({looking})
     assert seen[0] == {"n": 2}
+
+
+async def test_an_error_in_letters_that_the_database_lacks_is_the_error_of_its_event_alone(
+    server: AnyServer,
+) -> None:
+    with new_database(server, template="template0", encoding="LATIN1") as name:
+        app, seen = trunkline.App(server.dsn(name)), list[str]()
+        migrate.install(server.dsn(name))
+
+        @app.on("orders", group="g", retry=[])
+        async def pay(event: Event) -> None:
+            seen.append(event.payload)
+            if event.payload == "bad":
+                raise ValueError("5 € für nichts")
+
+        async def handled() -> None:
+            assert sorted(seen) == ["bad", "good"]
+
+        async with running(app):
+            await publish(app, "bad", "good")
+            await eventually(handled)
+            [letter] = await app.platform.broker.dead_list()
+        assert letter.error == "ValueError: 5 ? für nichts"
 
 
 async def test_a_handler_that_had_read_further_than_a_standby_goes_back_to_where_that_stands(

@@ -453,6 +453,18 @@ async def test_a_message_is_buried_once_though_its_burier_dies_before_the_end(
     assert len(await read(tl, "orders.dead")) == 1
 
 
+async def test_a_message_is_given_back_whatever_is_in_the_words_of_the_reason(
+    tl: Platform,
+) -> None:
+    await fill(tl, 1)
+    async with share(tl, max_attempts=1) as consumer:
+        await (await poll(consumer)).release(reason="bad byte \0, bad letter \ud800")
+        assert await consumer.poll(0.2) is None
+    (letter,) = await read(tl, "orders.dead")
+    assert letter.headers is not None
+    assert letter.headers["dead"]["reason"] == "bad byte \N{REPLACEMENT CHARACTER}, bad letter ?"
+
+
 async def test_a_topic_whose_name_is_as_long_as_can_be_has_dead_letters_too(tl: Platform) -> None:
     topic = "x" * 200
     await tl.log.create(topic)

@@ -207,6 +207,16 @@ async def test_a_failed_key_is_tried_again_and_then_parked_while_the_others_go_o
     assert await waiting(tl) == 0
 
 
+async def test_a_key_is_parked_whatever_is_in_the_words_of_its_error(tl: Platform) -> None:
+    shelf = Shelf()
+    shelf.fails = {"1": "bad byte \0", "2": "bad letter \ud800"}
+    await execute(tl, "insert into item select g from generate_series(1, 3) g")
+    await deliver(tl, tl.tube.worker("items", shelf, pace=HASTE))
+    errors = {parked.key: parked.error for parked in await tl.tube.parked("items")}
+    assert errors == {"1": "bad byte \N{REPLACEMENT CHARACTER}", "2": "bad letter ?"}
+    assert await waiting(tl) == 0
+
+
 async def test_an_unparked_key_is_delivered_with_the_state_of_now(tl: Platform) -> None:
     shelf = Shelf()
     shelf.fails = {"1": "no"}

@@ -17,6 +17,7 @@ from trunkline.broker.lane import Cut
 from trunkline.broker.readable import told
 from trunkline.core.calls import Call, many, nothing, scalar
 from trunkline.core.gathering import ALONE
+from trunkline.core.notes import Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -225,7 +226,7 @@ def fail(
             "lane": lane,
             "epoch": epoch,
             "deliveries": list(deliveries),
-            "error": storable(error),
+            "error": Note(error),
             "retry_after": retry_after,
         },
         scalar,
@@ -295,7 +296,7 @@ def retried(
             "lane": lane,
             "epoch": epoch,
             "batch": batch,
-            "error": None if error is None else storable(error),
+            "error": None if error is None else Note(error),
             "retry_after": retry_after,
         },
         scalar,
@@ -385,11 +386,6 @@ def dead_discard(
 ) -> Call[int]:
     """Give dead letters up: one, or all of a handler; how many."""
     return _dead("broker_dead_discard", retry, group_name, handler)
-
-
-def storable(text: str) -> str:
-    """A text as Postgres can keep it."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
 
 
 def _dead(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trunkline.broker.calls import json_text
 from trunkline.broker.endpoints import Endpoint, Rules, Webhook, WebhookEntry
 from trunkline.core.calls import Call, many, nothing, one, scalar
+from trunkline.core.notes import Note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,7 +90,7 @@ def pause(webhook: int, reason: str | None = None) -> Call[bool]:
     """Send nothing until it is resumed; whether it was not paused before."""
     return Call(
         "broker_webhook_pause",
-        {"webhook": webhook, "reason": reason},
+        {"webhook": webhook, "reason": None if reason is None else Note(reason)},
         scalar,
         safe_to_repeat=True,
         types={"reason": "text"},
@@ -123,7 +124,7 @@ def log_add(entries: Sequence[Mapping[str, Any]]) -> Call[None]:
     """Note attempts in the log."""
     return Call(
         "_webhook_log_add",
-        {"entries": json.dumps(entries, default=str)},
+        {"entries": Note(json.dumps(entries, default=str, ensure_ascii=False))},
         nothing,
         types={"entries": "jsonb"},
     )

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from trunkline.broker import webhook_messages as messages
 from trunkline.broker.addresses import Forbidden
 from trunkline.broker.connections import Connections
-from trunkline.broker.handler_calls import storable
 from trunkline.broker.invocation import Failed, Withdrawn
+from trunkline.core.notes import storable
 
 if TYPE_CHECKING:
     import ssl

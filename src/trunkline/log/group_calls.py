@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core.calls import Call, many, moment, nothing, scalar
+from trunkline.core.notes import Note
 from trunkline.log.models import Assignment, Claim, Lag, Position, Start
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def release(
     arguments = {
         **_claim(topic, group, partition, claim),
         "retry_after": retry_after,
-        "reason": reason,
+        "reason": None if reason is None else Note(reason),
     }
     return Call("log_release", arguments, nothing)
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core.calls import Call, many, nothing, one, scalar
+from trunkline.core.notes import Note
 from trunkline.tube.models import (
     Attachment,
     DownstreamRow,
@@ -281,7 +282,7 @@ def park(
             "shard": shard,
             "key": key,
             "attempts": attempts,
-            "error": error,
+            "error": Note(error),
         },
         nothing,
         safe_to_repeat=True,
