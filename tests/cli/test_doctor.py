@@ -8,6 +8,7 @@ from uuid import uuid4
 import psycopg
 from psycopg.conninfo import make_conninfo
 from tests.cli.conftest import Answer, Cli, caller
+from tests.fixtures.postgres import new_database
 
 from trunkline.core import migrate
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pytest
-    from tests.fixtures.postgres import TwoSessions
+    from tests.fixtures.postgres import AnyServer, TwoSessions
 
     from trunkline.core.embedded import Server
 
@@ -93,6 +94,12 @@ def test_a_database_that_takes_only_reads_is_told(cli: Cli, dsn: str) -> None:
     refused = cli("log", "create", "orders", "--dsn", only_reads)
     assert refused.code == 1
     assert "a standby, or default_transaction_read_only" in refused.err
+
+
+def test_an_encoding_that_takes_any_bytes_for_text_is_told(cli: Cli, server: AnyServer) -> None:
+    with new_database(server, template="template0", encoding="SQL_ASCII") as name:
+        found = finding(cli("doctor", "--dsn", server.dsn(name)), "connection")
+    assert "SQL_ASCII" in found["found"]
 
 
 def test_a_schema_that_an_upgrade_would_refuse_has_another_remedy(

@@ -107,6 +107,15 @@ def check_connection(connection: Connection) -> Iterator[Finding]:
     if row and row[0]:
         remedy = "Name the primary, or see default_transaction_read_only."
         yield Finding("connection", State.FAIL, "it takes only reads", remedy)
+    row = connection.execute("select getdatabaseencoding() = 'SQL_ASCII'").fetchone()
+    if row and row[0]:
+        yield Finding(
+            "connection",
+            State.WARN,
+            "the encoding of the database is SQL_ASCII: text that is not UTF-8 is taken, and then"
+            " holds up whoever reads it; many names with letters beyond ASCII are refused",
+            "Use a database with the encoding UTF8.",
+        )
 
 
 def check_isolation(connection: Connection) -> Iterator[Finding]:
