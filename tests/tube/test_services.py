@@ -60,6 +60,31 @@ async def test_a_backfill_that_cannot_go_on_holds_back_no_other(tl: Platform) ->
     await eventually(done)
 
 
+async def test_a_tube_that_cannot_open_its_downstream_rests_until_that_is_changed(
+    tl: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await tl.tube.downstream("items", "postgres", {"table": "nowhere", "create": False})
+    runner = TubeRunner(tl.db, tl._lease, tl._listener)
+
+    async def fail() -> None:
+        """Start it, and hear that it has failed."""
+        assert await runner.run_once() == 1
+        await asyncio.wait({runner._running["items"].task})
+        runner.wake.clear()
+        assert await runner.run_once() == 1
+        await asyncio.wait_for(runner.wake.wait(), 10)
+
+    try:
+        await fail()
+        assert await runner.run_once() == 0
+        monkeypatch.setattr("trunkline.tube.services._FAILED_REST", 0.0)
+        await tl.tube.downstream("items", "postgres", {"table": "elsewhere", "create": False})
+        await fail()
+        assert await runner.run_once() == 1
+    finally:
+        await runner.close()
+
+
 async def test_a_tube_that_is_slow_to_stop_holds_back_no_other_and_has_one_worker(
     tl: Platform,
 ) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 logger = telemetry.get_logger(__name__)
 
-_FAILED_REST = 10.0  # seconds until a backfill that failed is tried again
+_FAILED_REST = 10.0  # seconds until a backfill or a tube that failed is tried again
 _STOP_WITHIN = 60.0  # seconds for batches under way when the service ends
 _PACE_OPTIONS = frozenset(Pace.__dataclass_fields__)
 
@@ -99,6 +99,7 @@ class TubeRunner(Service):
         self._running: dict[str, Running] = {}
         self._ending: dict[str, asyncio.Task[None]] = {}
         self._refused: dict[str, DownstreamRow] = {}
+        self._rests: dict[str, tuple[DownstreamRow, float]] = {}
 
     async def run_once(self) -> int:
         wanted = {row.tube: row for row in await self._db.run(calls.downstreams())}
@@ -113,7 +114,7 @@ class TubeRunner(Service):
         for tube, row in wanted.items():
             if tube in self._running or tube in self._ending:  # which would take its lanes along
                 continue
-            if self._refused.get(tube) != row:
+            if self._refused.get(tube) != row and not self._resting(row):
                 changed += self._start(row)
         return changed
 
@@ -122,6 +123,11 @@ class TubeRunner(Service):
             self._end(tube)
         if self._ending:
             await asyncio.wait(self._ending.values(), timeout=_STOP_WITHIN)
+
+    def _resting(self, row: DownstreamRow) -> bool:
+        """Whether it failed just now, and nobody has changed it since."""
+        failed, until = self._rests.get(row.tube, (None, 0.0))
+        return failed == row and time.monotonic() < until
 
     def _start(self, row: DownstreamRow) -> int:
         try:
@@ -147,7 +153,13 @@ class TubeRunner(Service):
         try:
             await asyncio.wait({running.task})
             if not running.task.cancelled() and (error := running.task.exception()):
-                logger.error("tube failed", tube=tube, error=telemetry.redact(str(error)))
+                self._rests[tube] = running.row, time.monotonic() + _FAILED_REST
+                logger.error(
+                    "tube failed",
+                    tube=tube,
+                    error=telemetry.redact(str(error)),
+                    retry_after=_FAILED_REST,
+                )
         finally:
             del self._ending[tube]
             self.wake.set()  # it may be wanted with another downstream
