@@ -195,3 +195,31 @@ async def test_postgres_documents_can_be_read_as_the_table_they_mirror(mirror_ds
     assert await query(mirror_dsn, "select id, total::text, tags from mirrored_orders") == [
         (1, "1.50", ["a"])
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        ("Rows of 100%", "Rows of 100%"),
+        ('"Rows of 100%"', "Rows of 100%"),
+        ('"a.b ""c"""', 'a.b "c"'),
+        ("{schema}.Rows", "Rows"),
+        ('{schema}."Rows"', "Rows"),
+        ('"{schema}"."a.b"', "a.b"),
+    ],
+)
+async def test_postgres_takes_a_name_as_it_is_or_in_the_quotes_of_sql(
+    mirror_dsn: str, name: str, table: str
+) -> None:
+    schema = schema_of(mirror_dsn)
+    named = name.replace("{schema}", schema)
+    async with opened(PostgresDownstream(dsn=mirror_dsn, table=named)) as downstream:
+        assert await downstream.upsert([change("1", "{}", at=1)]) == {}
+    found = "select relname from pg_class where relnamespace = %s::regnamespace and relkind = 'r'"
+    assert await query(mirror_dsn, found, [schema]) == [(table,)]
+
+
+@pytest.mark.parametrize("name", ["", ".a", "a.", "a.b.c", 'a"b', '"a', '""', '"a"b'])
+def test_postgres_refuses_what_names_no_table(name: str) -> None:
+    with pytest.raises(Invalid, match=r"name or schema\.name"):
+        PostgresDownstream(dsn="", table=name)

@@ -14,6 +14,7 @@ free when rows come: the next version of a row fits beside it, and no index is w
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,9 @@ delete from {table} where (relation, shard, key) in (
   select relation, shard, key from {table}
   where gone_at < clock_timestamp() - make_interval(secs => %s)
   limit 10000 for update skip locked)"""
+# A name is taken as it is, or in quotes as SQL has it, which a dot or a quote inside needs.
+_PART = r'(?:"(?:[^"]|"")+"|[^".]+)'
+_NAME = re.compile(rf"{_PART}(\.{_PART})?")
 _START = "-2147483648:"  # below every shard and key
 _FORGET_EVERY = 600.0  # seconds
 # SQLSTATE classes that speak of the values: cardinality, data, constraints, view checks, limits of
@@ -107,13 +111,15 @@ class PostgresDownstream(Downstream):
         connect_timeout: float = 10,
         prepare: bool = True,
     ):
-        parts = table.split(".")
-        if not all(parts) or len(parts) > 2:
-            raise Invalid(f'a table is "name" or "schema.name", got "{table}".')
+        if not _NAME.fullmatch(table):
+            raise Invalid(
+                f"a table is named as name or schema.name, got '{table}'.",
+                hint='A part with a dot or a quote in it is written as in SQL: schema."my.table".',
+            )
         if tombstone_seconds <= 0:
             raise Invalid(f"tombstone_seconds must be above 0, got {tombstone_seconds}.")
         self._name = table
-        self._table = sql.Identifier(*parts)
+        self._table = sql.Identifier(*map(_unquoted, re.findall(_PART, table)))
         self._create = create
         self._tombstone_seconds = tombstone_seconds
         self._connection: dict[str, Any] = {
@@ -179,7 +185,8 @@ class PostgresDownstream(Downstream):
                     f'there is no table "{self._name}" to write documents to.',
                     hint='Make it, or let it be made with the option "create": true.',
                 )
-            await connection.execute(self._statement(_CREATE))
+            create = sql.SQL(_CREATE).format(table=self._table, name=name)
+            await connection.execute(create)
         try:
             await connection.execute(self._statement("explain " + _WRITE), _columns([]))
             await connection.execute(
@@ -225,8 +232,13 @@ class PostgresDownstream(Downstream):
             raise Unavailable("the downstream is not open.")
         return self._db
 
-    def _statement(self, text: str) -> sql.Composed:
-        return sql.SQL(text).format(table=self._table, name=self._table.as_string())
+    def _statement(self, text: str) -> bytes:
+        """A statement with values: a percent sign in the name is none of their places."""
+        return text.format(table=self._table.as_string().replace("%", "%%")).encode()
+
+
+def _unquoted(part: str) -> str:
+    return part[1:-1].replace('""', '"') if part[0] == '"' else part
 
 
 async def _answer(connection: psycopg.AsyncConnection[Any], query: str, values: list[Any]) -> Any:
