@@ -318,6 +318,34 @@ def test_a_deleted_topic_is_gone_at_once_and_its_tables_soon(
     assert append(session, b"anew") == (1, 1)
 
 
+@pytest.mark.parametrize(
+    "look",
+    [
+        "log_list()",
+        "log_describe('orders')",
+        "log_verify('orders')",
+        "log_groups()",
+        "log_lag()",
+        "log_ends('{orders}')",
+        "log_segments_seal()",
+    ],
+)
+def test_whoever_looks_at_all_partitions_holds_none_of_their_segments(
+    connect: Connect, look: str
+) -> None:
+    """The server has room for so many locks, and some have thousands of partitions."""
+    session = connect()
+    three_segments(session, partitions=2)
+    join(session, process(session))
+    held = (
+        "select count(*) from pg_locks l join pg_class c on c.oid = l.relation"
+        " where l.pid = pg_backend_pid() and c.relname ~ '^log_segment_[0-9]'"
+    )
+    with session.transaction():
+        assert session.execute(f"select * from trunkline.{look}").fetchall()
+        assert ask(session, held) == 0
+
+
 def test_a_delete_waits_for_an_append_under_way(session: Session, two: TwoSessions) -> None:
     create(session)
     append(two.a, b"under way")

@@ -5,7 +5,7 @@ returns table (partition int, first_offset bigint, last_offset bigint, segments 
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   -- a statement of its own: as a condition it would not be looked at where there is no partition
   select trunkline._log_topic_row($1);
-  select p.partition, p.first_offset, trunkline._log_tail(p),
+  select p.partition, p.first_offset, trunkline._log_tail_briefly(p),
          (select count(*)::int from trunkline.log_segment s where s.topic_id = p.topic_id and s.partition = p.partition),
          (select sum(pg_total_relation_size(to_regclass('trunkline.log_segment_' || s.segment_id)))::bigint
             from trunkline.log_segment s where s.topic_id = p.topic_id and s.partition = p.partition),

@@ -6,7 +6,7 @@ returns table (topic text, partition int, first_offset bigint, last_offset bigin
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   -- a statement of its own: as a condition it would not be looked at where there is no partition
   select trunkline._log_topic_row(t.topic) from unnest(topics) with ordinality t (topic, place) order by t.place;
-  select t.topic, p.partition, trunkline._log_first(p), trunkline._log_tail(p), i.incarnation, p.topic_id
+  select t.topic, p.partition, trunkline._log_first(p), trunkline._log_tail_briefly(p), i.incarnation, p.topic_id
     from unnest(topics) with ordinality t (topic, place)
     join trunkline.log_partition p on p.topic_id = (trunkline._log_topic_row(t.topic)).topic_id
     cross join (select trunkline.incarnation() as incarnation) i

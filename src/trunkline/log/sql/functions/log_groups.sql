@@ -11,7 +11,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     cross join lateral (select trunkline._log_resource(t.topic_id, g.group_name, p.partition) as resource) r
     left join trunkline.cursor_key k on k.resource = r.resource
     left join lateral (select x.* from trunkline._cursor_latest(k.cursor_id) x) c on true
-    cross join lateral (select trunkline._log_tail(p) as tail) e
+    cross join lateral (select trunkline._log_tail_briefly(p) as tail) e
     cross join lateral (select coalesce((select min(f.first_offset) - 1 from trunkline._log_claims(c.state) f), nullif(c.up_to, -1), trunkline._log_first(p) - 1) as done) d
     left join trunkline.owner o on o.resource = r.resource
     left join trunkline.lease l on l.process = o.process

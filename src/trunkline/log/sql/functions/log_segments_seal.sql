@@ -9,7 +9,7 @@ begin
   for full_one in
     select p.topic_id, p.partition from trunkline.log_partition p join trunkline.log_topic t using (topic_id)
      where trunkline._log_first_at(p.segment_id) < clock_timestamp() - least(age, t.retention)
-        or trunkline._log_tail(p) >= p.segment_first and pg_total_relation_size(to_regclass('trunkline.log_segment_' || p.segment_id)) >= size
+        or trunkline._log_tail_briefly(p) >= p.segment_first and pg_total_relation_size(to_regclass('trunkline.log_segment_' || p.segment_id)) >= size
   loop
     if trunkline._log_roll(full_one.topic_id, full_one.partition) then
       return true;
