@@ -198,10 +198,12 @@ async def test_who_may_have_few_in_flight_does_not_wait_for_a_full_batch(
     assert payloads(session) == [0, 1, 2, 3]
 
 
-async def test_whoever_waits_is_told_when_the_program_ends(db: AsyncDb) -> None:
+@pytest.mark.parametrize("moments", [0, 1])
+async def test_whoever_waits_is_told_when_the_program_ends(db: AsyncDb, moments: int) -> None:
     enqueuer = Enqueuer(db, linger=HOUR)
     answer = await enqueuer.enqueue(NewEvent("a", 1))
-    await asyncio.sleep(0)
+    for _ in range(moments):
+        await asyncio.sleep(0)
     for task in asyncio.all_tasks():
         if task.get_name() == "enqueuer":
             task.cancel()

@@ -579,6 +579,17 @@ async def test_closing_is_safe_at_any_time(dsn: str, make: Callable[..., Twin]) 
         await twin.run(GET)
 
 
+async def test_a_pool_is_closed_though_the_program_ends_and_cancels_all_tasks(dsn: str) -> None:
+    db = AsyncDb(dsn)
+    async with db.connection() as lent:
+        await lent.execute("select 1")
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        if task.get_name().startswith("pool-"):
+            task.cancel()
+    await db.close()
+    assert lent.closed
+
+
 async def test_connections_carry_a_name_unless_the_dsn_has_one(
     dsn: str, session: Session, make: Callable[..., Twin]
 ) -> None:

@@ -410,6 +410,27 @@ async def test_a_cancelled_caller_leaves_the_others_their_offsets(dsn: str, tl: 
     assert [check.problem for check in await tl.log.verify("orders")] == [None]
 
 
+@pytest.mark.parametrize("moments", [0, 1, 20])
+async def test_whoever_waits_is_told_when_the_program_ends(
+    dsn: str, tl: Platform, moments: int
+) -> None:
+    producer = tl.log.producer("orders", batch_messages=1)
+    async with blocked(dsn):
+        answers = [await producer.send(value) for value in numbered(3)]
+        for _ in range(moments):
+            await asyncio.sleep(0)
+        for task in asyncio.all_tasks():
+            if task.get_name() == "append orders/0":
+                task.cancel()
+        ends = await asyncio.wait_for(asyncio.gather(*answers, return_exceptions=True), 5)
+        assert {type(end) for end in ends} == {Unavailable}
+        with pytest.raises(Unavailable, match="program ended"):
+            await asyncio.wait_for(producer.flush(), 5)
+    await producer.send("later")
+    await producer.close()
+    assert (await values(tl))[-1] == b"later"
+
+
 async def test_closing_stores_what_is_pending_and_refuses_what_comes(
     dsn: str, tl: Platform
 ) -> None:

@@ -99,6 +99,7 @@ class Enqueuer:
             self._hurry.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="enqueuer")
+            self._task.add_done_callback(self._stopped)
         return answer
 
     async def flush(self) -> None:
@@ -130,16 +131,17 @@ class Enqueuer:
 
     async def _work(self) -> None:
         """Publish until nothing is left."""
-        try:
-            while self._waiting:
-                if len(self._waiting) < self._batch_events and not self.closed:
-                    await set_within(self._hurry, self._linger)
-                self._hurry.clear()
-                await self._publish(self._next_batch())
-        except asyncio.CancelledError:
+        while self._waiting:
+            if len(self._waiting) < self._batch_events and not self.closed:
+                await set_within(self._hurry, self._linger)
+            self._hurry.clear()
+            await self._publish(self._next_batch())
+
+    def _stopped(self, task: asyncio.Task[None]) -> None:
+        """Nobody waits for ever: a loop that ends cancels its tasks, even before they begin."""
+        if self._task is task:
             _refuse(self._waiting, _ended())
             self._waiting.clear()
-            raise
 
     def _next_batch(self) -> list[Entry]:
         """Take what goes out together: at least one, whatever its size."""

@@ -9,13 +9,16 @@ not connect they tell the log, not who waits.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from trunkline.core.backoff import Backoff
 from trunkline.core.eager import EagerConnection
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Attempt:
@@ -66,6 +69,11 @@ class AsyncPool(AsyncConnectionPool[EagerConnection]):
     async def _add_connection(self, attempt: Any, *rest: Any, **named: Any) -> None:
         attempt = attempt or Attempt(self.reconnect_timeout)
         await super()._add_connection(attempt, *rest, **named)
+
+    async def _signal_stop_worker(self) -> list[asyncio.Task[None]]:
+        # A loop that ends has cancelled them: who closes the pool then must not be cancelled too.
+        workers = await super()._signal_stop_worker()
+        return [worker for worker in workers if not worker.cancelling()]
 
 
 class Pool(ConnectionPool[psycopg.Connection[Any]]):

@@ -13,6 +13,7 @@ a lane has under way is there a second time, packed.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
@@ -246,31 +247,46 @@ class Producer:
             lane.full.set()
         if lane.task is None:
             lane.task = asyncio.create_task(self._drain(lane), name=f"append {topic}/{partition}")
+            lane.task.add_done_callback(partial(self._drained, lane))
 
     def _check_open(self) -> None:
         if self.closed:
             raise Invalid("the producer is closed.")
 
     async def _drain(self, lane: Lane) -> None:
-        try:
-            while lane.waiting:
-                if self._linger and not lane.full.is_set():
-                    await set_within(lane.full, self._linger)
-                elif lane.n < _COMPANY:
-                    await asyncio.sleep(0)  # whoever is about to send comes along
-                entries = self._take(lane)
-                if not self._fills_a_batch(lane):
-                    lane.full.clear()
-                try:
-                    await self._store(lane, entries)
-                except Exception as error:  # noqa: BLE001 - it belongs to the callers
-                    self._fail(entries, error)
-                finally:
-                    self._in_flight -= sum(entry.weight for entry in entries)
-                    lane.settled += len(entries)
-                    self._room.set()
-        finally:
+        while lane.waiting:
+            if self._linger and not lane.full.is_set():
+                await set_within(lane.full, self._linger)
+            elif lane.n < _COMPANY:
+                await asyncio.sleep(0)  # whoever is about to send comes along
+            entries = self._take(lane)
+            if not self._fills_a_batch(lane):
+                lane.full.clear()
+            try:
+                await self._store(lane, entries)
+            except asyncio.CancelledError:
+                self._fail(entries, _ended())
+                raise
+            except Exception as error:  # noqa: BLE001 - it belongs to the callers
+                self._fail(entries, error)
+            finally:
+                self._settle(lane, entries)
+        lane.task = None
+
+    def _drained(self, lane: Lane, task: asyncio.Task[None]) -> None:
+        """Nobody waits for ever: a loop that ends cancels its tasks, even before they begin."""
+        if lane.task is task:
             lane.task = None
+            left = [*lane.waiting]
+            lane.waiting.clear()
+            lane.n = lane.size = 0
+            self._fail(left, _ended())
+            self._settle(lane, left)
+
+    def _settle(self, lane: Lane, entries: list[Entry]) -> None:
+        self._in_flight -= sum(entry.weight for entry in entries)
+        lane.settled += len(entries)
+        self._room.set()
 
     def _fills_a_batch(self, lane: Lane) -> bool:
         return lane.n >= self._batch_messages or lane.size >= self._batch_bytes
@@ -298,7 +314,7 @@ class Producer:
         try:
             batch = entries[0].packed or combine(entries, self._codec_of(known))
             first = await self._append(lane, batch, known.topic)
-        except (Unavailable, Conflict):
+        except (Unavailable, Conflict, asyncio.CancelledError):
             # nobody knows whether it is stored: what follows must not be taken for its repeat
             lane.producer_id = uuid4()
             raise
@@ -362,6 +378,13 @@ class Producer:
             if not entry.answer.done():
                 entry.answer.set_exception(error)
                 entry.answer.exception()  # it counts as seen: flush() and append() raise it
+
+
+def _ended() -> Unavailable:
+    return Unavailable(
+        "the program ended before the message was acknowledged.",
+        hint="It may be stored or not. Flush before the event loop ends.",
+    )
 
 
 def _check_message(known: Known, value: bytes | None, key: bytes | None) -> int:
