@@ -62,6 +62,8 @@ class App:
         self.settings = Settings.load(**settings)
         self._handlers: dict[tuple[str, str], Handler] = {}
         self._platform: Platform | None = None
+        self._work: set[asyncio.Task[None]] = set()
+        self._closing: asyncio.Task[None] | None = None
         self.running: Sequence[HandlerWorker] = ()
         """The workers that are at work, one for each handler."""
 
@@ -148,7 +150,13 @@ class App:
         """Let go of everything; safe to call twice."""
         platform, self._platform = self._platform, None
         if platform is not None:
-            await platform.close()
+            self._closing = asyncio.create_task(self._close(platform))
+            await asyncio.shield(self._closing)
+
+    async def _close(self, platform: Platform) -> None:
+        if self._work:  # a scope of anyio does not wait for handlers that are at work
+            await asyncio.wait(self._work)
+        await platform.close()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -217,14 +225,30 @@ class App:
             for worker in workers:
                 await worker.register()
             background = [Maintainer(self.platform.db), *self.platform.broker.services()]
-            self.running = workers
-            names = [f"{handler.group}: {handler.name}" for handler in self.handlers]
-            logger.info("running", handlers=names)
+            supervisor = Supervisor(background if services else [])
+            work = asyncio.create_task(self._run(workers, supervisor, stop))
+            self._work.add(work)
+            work.add_done_callback(self._work.discard)
             try:
-                await _run(workers, Supervisor(background if services else []), stop)
-            finally:
-                self.running = ()
-            logger.info("stopped")
+                await asyncio.wait({work})
+            except asyncio.CancelledError:
+                if not work.cancelling():  # once: what is at work may finish
+                    work.cancel()
+                await asyncio.wait({work})
+                raise
+            work.result()
+
+    async def _run(
+        self, workers: Sequence[HandlerWorker], supervisor: Supervisor, stop: asyncio.Event | None
+    ) -> None:
+        self.running = workers
+        names = [f"{handler.group}: {handler.name}" for handler in self.handlers]
+        logger.info("running", handlers=names)
+        try:
+            await _run(workers, supervisor, stop)
+        finally:
+            self.running = ()
+        logger.info("stopped")
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Platform]:

@@ -39,6 +39,7 @@ class Platform:
             connect_timeout=settings.connect_timeout,
         )
         self._target = target
+        self._closing: asyncio.Task[None] | None = None
         self._lease = ProcessLease(self.db, name=name)
         self._listener = Listener(self.db.connect)
         self._notifier = Notifier(self.db.connect)
@@ -63,7 +64,17 @@ class Platform:
             yield connection
 
     async def close(self) -> None:
-        """Finish what is under way and let go of everything. Safe to call twice."""
+        """Finish what is under way and let go of everything. Safe to call twice.
+
+        Who stops waiting for it does not keep it from being done.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="close")
+        elif self._closing.done():
+            return
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         async with AsyncExitStack() as last:  # whatever fails, the rest is closed too
             last.push_async_callback(self._leave_server)
             last.push_async_callback(self.db.close)

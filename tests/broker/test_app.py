@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import anyio
 import psycopg
 import pytest
 from pydantic import BaseModel, field_validator
@@ -887,6 +888,36 @@ async def test_a_graceful_stop_finishes_what_is_at_work_and_frees_the_lanes_at_o
         assert seen == [1]
         assert ask(session, POSITION, ["handle"]) == 1
         assert open_lanes(session, "handle") == 1
+
+
+async def test_a_scope_that_is_cancelled_lets_handlers_finish_before_the_app_is_closed(
+    make: MakeApp, session: Session
+) -> None:
+    app, at_work, gate = make(), asyncio.Event(), asyncio.Event()
+    seen: list[int] = []
+
+    @app.on("orders", group="g", name="handle")
+    async def handle(event: Event) -> None:
+        at_work.set()
+        await gate.wait()
+        seen.append(event.payload)
+
+    await app.open()
+    await app.platform.broker.group("g", lanes=1)
+    await app.register()
+    async with anyio.create_task_group() as group:
+        group.start_soon(app.run)
+        await publish(app, 1, 2, 3)
+        await asyncio.wait_for(at_work.wait(), 10)
+        group.cancel_scope.cancel()
+    closing = asyncio.create_task(app.close())
+    await asyncio.wait({closing}, timeout=0.5)
+    assert not closing.done()
+    gate.set()
+    await asyncio.wait_for(closing, 10)
+    assert seen == [1]
+    assert ask(session, POSITION, ["handle"]) == 1
+    assert open_lanes(session, "handle") == 1
 
 
 async def test_an_app_goes_on_by_itself_after_all_its_connections_were_cut(

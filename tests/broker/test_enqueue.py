@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 from tests.broker.steps import events, payloads, tick
 from tests.fixtures.asking import ask
@@ -86,6 +87,20 @@ async def test_the_end_of_a_connection_publishes_what_is_enqueued(
         for number in range(5):
             await tl.broker.enqueue("a", number, key="k")
     assert payloads(session) == list(range(5))
+
+
+async def test_the_end_of_a_connection_in_a_scope_that_was_cancelled_publishes_what_is_enqueued(
+    clean_dsn: str, session: Session
+) -> None:
+    with anyio.CancelScope() as scope:
+        async with trunkline.connect(clean_dsn) as tl:
+            await tl.broker.enqueue("a", 1)
+            scope.cancel()
+    await eventually(lambda: _equal(payloads(session), [1]))
+
+
+def _equal(one: object, other: object) -> None:
+    assert one == other
 
 
 async def test_many_who_enqueue_share_transactions_and_each_keeps_its_order(

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import anyio
 import psycopg
 import pytest
 from psycopg import sql
@@ -557,6 +558,27 @@ async def test_who_is_cancelled_while_a_connection_comes_is_cancelled(dsn: str) 
         done, _ = await asyncio.wait({waiting}, timeout=5)
         assert done, f"it is still there when cancelled after {between} moments"
     await db.close()
+
+
+async def test_a_scope_that_is_cancelled_while_a_connection_comes_ends_with_its_block(
+    dsn: str,
+) -> None:
+    db = AsyncDb(dsn, pool_max=1)
+    for between in range(12):
+        scope = anyio.CancelScope()
+        async with db.connection():
+            waiting = asyncio.create_task(_hold_within(scope, db))
+            await _moments(12)
+        await _moments(between)
+        scope.cancel()
+        await asyncio.wait({waiting}, timeout=5)
+        assert not waiting.cancelled(), f"so it is when cancelled after {between} moments"
+    await db.close()
+
+
+async def _hold_within(scope: anyio.CancelScope, db: AsyncDb) -> None:
+    with scope:
+        await _hold(db)
 
 
 async def _moments(n: int) -> None:

@@ -32,6 +32,7 @@ from trunkline.core.errors import DatabaseError, Unavailable, is_clash
 from trunkline.core.execution import execute, execute_async, insist_on_connection, translated
 from trunkline.core.forking import refuse_forked
 from trunkline.core.pools import AsyncPool, Pool
+from trunkline.core.waiting import cancelled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -172,7 +173,7 @@ class AsyncDb:
         connection = await self._pool.getconn()
         if task and task.cancelling() > before:
             await self._pool.putconn(connection)
-            raise asyncio.CancelledError
+            await cancelled()
         return connection
 
     @asynccontextmanager

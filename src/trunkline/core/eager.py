@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 from psycopg.waiting import Ready, Wait
 
+from trunkline.core.waiting import cancelled
+
 if TYPE_CHECKING:
     from psycopg.abc import PQGen
 
@@ -34,9 +36,9 @@ class EagerConnection(psycopg.AsyncConnection[Any]):
             gen = _drained(gen, self.pgconn.socket)
         try:
             return await super().wait(gen, *args, **kwargs)
-        except psycopg.Error as error:
+        except psycopg.Error:
             if task and task.cancelling() > before:
-                raise asyncio.CancelledError from error
+                await cancelled()
             raise
 
 

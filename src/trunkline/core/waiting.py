@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -18,6 +18,15 @@ async def set_within(event: asyncio.Event, timeout: float | None) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+async def cancelled() -> NoReturn:
+    """Be cancelled, as one was whose cancellation somebody has caught meanwhile.
+
+    A scope of anyio knows its own by their words, and cancels again with them who waits again.
+    """
+    await asyncio.sleep(0)
+    raise asyncio.CancelledError
 
 
 @asynccontextmanager
