@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from datetime import UTC, datetime, timedelta
 from math import nan
@@ -24,6 +25,7 @@ from trunkline import (
     Platform,
     PositionTrimmed,
     TooLarge,
+    TrunklineError,
     Unavailable,
 )
 from trunkline.core.service import Supervisor
@@ -32,7 +34,7 @@ from trunkline.log.batches import Codec, partition_of
 from trunkline.testing import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from trunkline import Message
 
@@ -506,6 +508,28 @@ async def test_closing_stores_what_was_sent_and_leaves_every_group(dsn: str, tl:
     with pytest.raises(Invalid, match="closed"):
         await other.log.append("orders", b"b")
     await other.close()
+
+
+async def test_a_connection_that_is_closed_says_so_and_takes_nothing_more(dsn: str) -> None:
+    tl = await trunkline.connect(dsn)
+    await tl.close()
+
+    async def answer(use: Callable[[], Any]) -> None:
+        found = use()
+        if inspect.isawaitable(found):
+            await found
+
+    for use in (
+        lambda: tl.log.list(),
+        lambda: tl.log.append("orders", "a"),
+        lambda: tl.log.producer("orders"),
+        lambda: tl.log.consume("orders", "billing"),
+        lambda: tl.broker.publish("orders", 1),
+        lambda: tl.broker.enqueue("orders", 1),
+        lambda: tl.broker.enqueuer(),
+    ):
+        with pytest.raises(TrunklineError, match="the connection is closed"):
+            await answer(use)
 
 
 async def test_a_failure_at_the_end_is_told_and_leaves_nothing_open(dsn: str, tl: Platform) -> None:

@@ -24,6 +24,7 @@ from trunkline.broker.stream import EventStream
 from trunkline.broker.webhooks import BrokerWebhooks
 from trunkline.broker.worker import HandlerWorker
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
+from trunkline.core.errors import BadRequest
 
 if TYPE_CHECKING:
     import asyncio
@@ -53,6 +54,7 @@ class Broker(AsyncFace):
         self._enqueuers: list[Enqueuer] = []
         self._streams: WeakSet[EventStream] = WeakSet()
         self._members = 0
+        self._closed = False
 
     async def publish(
         self,
@@ -123,6 +125,8 @@ class Broker(AsyncFace):
         on ``flush``; ``in_flight`` events at most wait. While the server is away a batch is tried
         again for ``patience`` seconds.
         """
+        if self._closed:
+            raise BadRequest("the connection is closed.")
         made = Enqueuer(
             self._db,
             batch_events=batch_events,
@@ -283,6 +287,7 @@ class Broker(AsyncFace):
 
     async def close(self) -> None:
         """End streams, publish what is enqueued; raises the first failure that nobody was told."""
+        self._closed = True
         for stream in self._streams:
             await stream.close()
         async with AsyncExitStack() as last:

@@ -105,7 +105,9 @@ def translated(connection: psycopg.BaseConnection[Any] | None = None) -> Iterato
     """Raise the error tree of `core.errors` instead of the driver's."""
     try:
         yield
-    except (PoolTimeout, PoolClosed) as error:
+    except PoolClosed as error:
+        raise Unavailable("the connection is closed.") from error
+    except PoolTimeout as error:
         raise Unavailable(f"no connection to the server: {error}") from error
     except UnicodeEncodeError as error:
         raise Invalid(f"text must be Unicode, got {error.object!r:.100}.") from error

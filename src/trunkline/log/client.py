@@ -87,6 +87,7 @@ class Log(AsyncFace):
         """
         if on is not None:
             _refuse_transaction()
+        self._check_open()
         return await self._appender.append(
             topic, messages, keys=keys, headers=headers, partition=partition, codec=codec
         )
@@ -103,6 +104,7 @@ class Log(AsyncFace):
         idempotent: bool = True,
     ) -> Producer:
         """A `Producer` that sends in the background, with back-pressure."""
+        self._check_open()
         producer = Producer(
             self._db,
             self._topics,
@@ -145,6 +147,7 @@ class Log(AsyncFace):
                 f'mode is "assigned" or "shared", delivery "at-least-once" or "at-most-once";'
                 f' got "{mode}" and "{delivery}".'
             )
+        self._check_open()
         self._members += 1
         consumer: Consumer = kinds[Mode(mode)](
             Reader(
@@ -167,6 +170,10 @@ class Log(AsyncFace):
         )
         self._remember(consumer)
         return consumer
+
+    def _check_open(self) -> None:
+        if self._appender.closed:
+            raise Invalid("the connection is closed.")
 
     def _remember(self, opened: Consumer | Producer) -> None:
         self._opened = {opened, *(other for other in self._opened if not other.closed)}
