@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -98,11 +100,40 @@ async def test_what_is_not_text_and_no_event_is_refused_before_anything_is_sent(
                 await tl.broker.publish(payload=1, **given)
             with pytest.raises(Invalid, match="is text, got byte"):
                 await tl.broker.publish_many([NewEvent(payload=1, **given)])
+        for said, given in (
+            ("a topic is text, got Colour", {"topic": Colour.RED}),
+            ("a key is text, got Colour", {"topic": "a", "key": Colour.RED}),
+            ("a key is text, got tuple", {"topic": "a", "key": ("k", 1)}),
+            ("a key is text, got bool", {"topic": "a", "key": True}),
+            ("deliver_at is a datetime, got float", {"topic": "a", "deliver_at": 1.5}),
+            ("deliver_at is a datetime, got timedelta", {"topic": "a", "deliver_at": timedelta(1)}),
+        ):
+            with pytest.raises(Invalid, match=said):
+                await tl.broker.publish(payload=1, **given)  # type: ignore[arg-type]
+            with pytest.raises(Invalid, match=said):
+                await tl.broker.publish_many([NewEvent(payload=1, **given)])  # type: ignore[arg-type]
         with pytest.raises(Invalid, match="is a NewEvent, got int"):
             await tl.broker.publish_many([1])  # type: ignore[list-item]
         with pytest.raises(Invalid, match="are a list, got NewEvent"):
             await tl.broker.publish_many(NewEvent("a", 1))  # type: ignore[arg-type]
     assert payloads(session) == []
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+async def test_numbers_and_uuids_are_keys_as_their_text_is_whatever_they_are_published_with(
+    clean_dsn: str,
+) -> None:
+    keys: list[Any] = [7, "seven", UUID(int=7), None]
+    async with trunkline.connect(clean_dsn) as tl:
+        await tl.broker.publish_many([NewEvent("a", 1, key=key) for key in keys])
+        for key in keys:
+            await tl.broker.publish("a", 1, key=key)
+        assert await tl.broker.tick() == 8
+        found = [event.key for event in await tl.broker.events(1)]
+    assert found == ["7", "seven", "00000000-0000-0000-0000-000000000007", None] * 2
 
 
 @pytest.mark.parametrize("payload", [object(), float("inf"), {1, 2}, b"bytes"])

@@ -554,6 +554,15 @@ async def test_what_was_closed_is_not_kept(tl: Platform) -> None:
     assert len(tl.log._opened) <= 1
 
 
+async def test_a_message_that_is_neither_bytes_nor_text_is_refused_with_what_to_do(
+    tl: Platform,
+) -> None:
+    await tl.log.create("orders")
+    for given in ({"order": 1}, 7, uuid4()):
+        with pytest.raises(Invalid, match=r"is bytes or text, got \w+\. Encode it first.*json"):
+            await tl.log.append("orders", given)
+
+
 async def test_a_consumer_of_unknown_kind_is_refused(tl: Platform) -> None:
     for options in (
         {"mode": "exclusive"},

@@ -300,6 +300,9 @@ async def test_a_message_that_can_never_be_stored_is_refused_when_it_is_sent(tl:
             producer.send("x", key=7, topic="orders"),  # type: ignore[arg-type]
             producer.send("x", headers={"a": object()}, topic="orders"),
             producer.send("x", headers="a", topic="orders"),  # type: ignore[arg-type]
+            producer.send("x", topic=["orders"]),  # type: ignore[arg-type]
+            producer.send("x", topic="orders", partition=[0]),  # type: ignore[arg-type]
+            producer.send("x", topic="orders", partition=0.0),  # type: ignore[arg-type]
         ):
             with pytest.raises(Invalid):
                 await send

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from datetime import date
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from trunkline.broker.models import (
     Condition,
@@ -47,7 +49,7 @@ def publish(
             "payload": json_text(payload, of="payload"),
             "key": _text(key, of="key"),
             "metadata": None if metadata is None else json_text(metadata, of="metadata"),
-            "deliver_at": deliver_at,
+            "deliver_at": _time(deliver_at),
             "subscription": subscription,
         },
         scalar,
@@ -78,7 +80,7 @@ def written(event: NewEvent) -> WrittenEvent:
         json_text(event.payload, of="payload"),
         _text(event.key, of="key"),
         None if event.metadata is None else json_text(event.metadata, of="metadata"),
-        moment(event.deliver_at),
+        _time(event.deliver_at),
         event.subscription,
     )
 
@@ -390,9 +392,24 @@ def seek(
 
 
 def _text(value: Any, *, of: str) -> Any:
-    if isinstance(value, bytes | bytearray | memoryview):
-        raise Invalid(f"a {of} is text, got {type(value).__name__}.", hint="Decode it first.")
-    return value
+    """A name as text; numbers and UUIDs have but one, the driver would invent others."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int | UUID) and not isinstance(value, bool):
+        return str(value)
+    is_bytes = isinstance(value, bytes | bytearray | memoryview)
+    hint = "Decode it first." if is_bytes else "Give the text that stands for it."
+    raise Invalid(f"a {of} is text, got {type(value).__name__}.", hint=hint)
+
+
+def _time(value: Any) -> Any:
+    """When to deliver an event; a text is for the server to understand."""
+    if value is None or isinstance(value, date | str):
+        return moment(value)
+    raise Invalid(
+        f"deliver_at is a datetime, got {type(value).__name__}.",
+        hint="For example datetime.now(UTC) + timedelta(minutes=5).",
+    )
 
 
 def json_text(value: Any, *, of: str) -> str:

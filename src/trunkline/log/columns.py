@@ -115,6 +115,11 @@ def _from_plain(messages: Any, keys: Any, headers: Any) -> Columns:
         messages = [messages]
         keys = [keys] if isinstance(keys, _ONE) else keys
         headers = [headers] if isinstance(headers, Mapping) else headers
+    if isinstance(messages, Mapping) or not isinstance(messages, Iterable):
+        raise Invalid(
+            f"a message is bytes or text, got {type(messages).__name__}.",
+            hint="Encode it first, for example with json.dumps(). Several messages are a list.",
+        )
     messages = _list("messages", messages)
     if any(issubclass(kind, Outgoing) for kind in set(map(type, messages))):
         if keys is not None or headers is not None:

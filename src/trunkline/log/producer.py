@@ -229,6 +229,8 @@ class Producer:
         return Codec.parse(known.topic.codec) if self._codec is None else self._codec
 
     async def _enqueue(self, topic: str, partition: int, entry: Entry) -> None:
+        if not isinstance(partition, int):
+            raise Invalid(f"a partition is a whole number, got {partition!r}.")
         self._check_open()
         async with self._queue:  # first come, first served: nobody is overtaken for ever
             while self._in_flight and self._in_flight + entry.weight > self._in_flight_bytes:

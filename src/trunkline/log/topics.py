@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trunkline.core.calls import Call, scalar
+from trunkline.core.errors import Invalid
 from trunkline.log import calls
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Topics:
 
     async def get(self, topic: str) -> Known:
         """The settings of a topic; `NotFound` when there is none."""
+        if not isinstance(topic, str):
+            raise Invalid(f"a topic is text, got {type(topic).__name__}.")
         if known := self._remembered(topic):
             return known
         asking = self._asking.get(topic)
