@@ -214,7 +214,9 @@ async def test_who_may_have_few_in_flight_does_not_wait_for_a_full_batch(
 
 
 @pytest.mark.parametrize("moments", [0, 1])
-async def test_whoever_waits_is_told_when_the_program_ends(db: AsyncDb, moments: int) -> None:
+async def test_whoever_waits_is_told_when_the_program_ends(
+    db: AsyncDb, moments: int, caplog: pytest.LogCaptureFixture
+) -> None:
     enqueuer = Enqueuer(db, linger=HOUR)
     answer = await enqueuer.enqueue(NewEvent("a", 1))
     for _ in range(moments):
@@ -224,6 +226,7 @@ async def test_whoever_waits_is_told_when_the_program_ends(db: AsyncDb, moments:
             task.cancel()
     with pytest.raises(Unavailable):
         await asyncio.wait_for(answer, 5)
+    assert "the program ended before the event was published" in caplog.text
 
 
 async def test_a_batch_is_published_when_the_server_is_back(

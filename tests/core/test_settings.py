@@ -171,5 +171,10 @@ def test_a_bad_dsn_is_refused_without_repeating_the_password(written: str) -> No
     assert caught.value.__context__ is None or caught.value.__suppress_context__
 
 
+def test_what_is_no_text_is_no_dsn() -> None:
+    with pytest.raises(BadRequest, match="a DSN is text, got PosixPath"):
+        normalise(Path("/tmp"))  # type: ignore[arg-type]
+
+
 def test_printing_settings_does_not_show_the_dsn() -> None:
     assert SECRET not in repr(Settings(dsn=f"postgresql://user:{SECRET}@host/db"))

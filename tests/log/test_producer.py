@@ -415,7 +415,7 @@ async def test_a_cancelled_caller_leaves_the_others_their_offsets(dsn: str, tl: 
 
 @pytest.mark.parametrize("moments", [0, 1, 20])
 async def test_whoever_waits_is_told_when_the_program_ends(
-    dsn: str, tl: Platform, moments: int
+    dsn: str, tl: Platform, moments: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = tl.log.producer("orders", batch_messages=1)
     async with blocked(dsn):
@@ -429,6 +429,7 @@ async def test_whoever_waits_is_told_when_the_program_ends(
         assert {type(end) for end in ends} == {Unavailable}
         with pytest.raises(Unavailable, match="program ended"):
             await asyncio.wait_for(producer.flush(), 5)
+    assert "the program ended before the message was acknowledged" in caplog.text
     await producer.send("later")
     await producer.close()
     assert (await values(tl))[-1] == b"later"

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trunkline.broker import calls
+from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import BadRequest, Invalid, TrunklineError, Unavailable
 from trunkline.core.execution import execute_async, translated
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from trunkline.broker.models import NewEvent, WrittenEvent
     from trunkline.core.db import AsyncDb
+
+logger = telemetry.get_logger(__name__)
 
 _LONGEST_BATCH = 32 << 20  # characters: a message to the server may have 1 GB, escapes included
 
@@ -140,7 +143,7 @@ class Enqueuer:
     def _stopped(self, task: asyncio.Task[None]) -> None:
         """Nobody waits for ever: a loop that ends cancels its tasks, even before they begin."""
         if self._task is task:
-            _refuse(self._waiting, _ended())
+            _abandon(self._waiting)
             self._waiting.clear()
 
     def _next_batch(self) -> list[Entry]:
@@ -160,7 +163,7 @@ class Enqueuer:
             try:
                 ids = await self._commit([entry.event for entry in batch])
             except asyncio.CancelledError:
-                _refuse(batch, _ended())
+                _abandon(batch)
                 raise
             except Exception as error:  # noqa: BLE001 - nobody shall wait for ever
                 batch = await self._without_culprit(batch, error)
@@ -204,8 +207,16 @@ class Enqueuer:
             await asyncio.sleep(waits.next())
 
 
-def _ended() -> Unavailable:
-    return Unavailable("the program ended before the event was published.")
+def _abandon(batch: Iterable[Entry]) -> None:
+    """Tell whoever waits, and the log: perhaps nobody does."""
+    lost = [entry for entry in batch if not entry.answer.done()]
+    if lost:
+        error = Unavailable(
+            "the program ended before the event was published.",
+            hint="Flush, or close the connection, before the event loop ends.",
+        )
+        logger.error(str(error), events=len(lost))
+        _refuse(lost, error)
 
 
 def _refuse(batch: Iterable[Entry], error: Exception) -> None:

@@ -111,6 +111,8 @@ def normalise(dsn: str) -> str:
 
     What libpq says about a bad DSN may quote the password, so it is not repeated here.
     """
+    if not isinstance(dsn, str):  # URLs of other libraries hide the password when they are text
+        raise BadRequest(f"a DSN is text, got {type(dsn).__name__}.", hint=_FORMS)
     dsn = dsn.strip()
     if scheme := _SCHEME.match(dsn):
         name = scheme["scheme"].lower()

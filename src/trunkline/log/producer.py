@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from trunkline.log.models import Topic
     from trunkline.log.topics import Known, Topics
 
+logger = telemetry.get_logger(__name__)
+
 Text = bytes | str
 
 _COMPANY = 100  # messages: a batch that is larger waits for no more
@@ -267,7 +269,7 @@ class Producer:
             try:
                 await self._store(lane, entries)
             except asyncio.CancelledError:
-                self._fail(entries, _ended())
+                self._abandon(lane, entries)
                 raise
             except Exception as error:  # noqa: BLE001 - it belongs to the callers
                 self._fail(entries, error)
@@ -282,8 +284,15 @@ class Producer:
             left = [*lane.waiting]
             lane.waiting.clear()
             lane.n = lane.size = 0
-            self._fail(left, _ended())
+            self._abandon(lane, left)
             self._settle(lane, left)
+
+    def _abandon(self, lane: Lane, entries: list[Entry]) -> None:
+        """Tell whoever waits, and the log: perhaps nobody does."""
+        error = _ended()
+        if lost := sum(entry.n for entry in entries if not entry.answer.done()):
+            logger.error(str(error), topic=lane.topic, partition=lane.partition, messages=lost)
+        self._fail(entries, error)
 
     def _settle(self, lane: Lane, entries: list[Entry]) -> None:
         self._in_flight -= sum(entry.weight for entry in entries)
@@ -385,7 +394,7 @@ class Producer:
 def _ended() -> Unavailable:
     return Unavailable(
         "the program ended before the message was acknowledged.",
-        hint="It may be stored or not. Flush before the event loop ends.",
+        hint="It may be stored or not. Flush, or close the connection, before the loop ends.",
     )
 
 
