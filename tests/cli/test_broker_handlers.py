@@ -93,6 +93,8 @@ def test_what_is_no_app_is_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
     for path, code, said in (
         ("shop", 2, "module:app"),
+        ("shop.py:app", 2, "as an import does"),
+        ("./shop.py:app", 2, "as an import does"),
         ("nowhere:app", 3, "no module nowhere"),
         ("shop:nothing", 3, 'no App named "nothing"'),
         ("shop:empty", 2, "no handlers"),

@@ -162,9 +162,11 @@ def _load(path: str) -> "App":
     from trunkline.core.errors import BadRequest, Invalid, NotFound, TrunklineError
 
     module_name, separator, name = path.partition(":")
-    if not module_name or not separator or not name:
+    is_file = "/" in module_name or module_name.endswith(".py")
+    if is_file or not module_name or not separator or not name:
         raise BadRequest(
-            f'expected module:app, got "{path}".', hint="For example shop.handlers:app"
+            f'expected module:app, got "{path}".',
+            hint="Name the module as an import does, for example shop.handlers:app",
         )
     sys.path.insert(0, "")
     try:
