@@ -13,6 +13,7 @@ from uuid import uuid4
 import anyio
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from pydantic import BaseModel, field_validator
 from tests.broker.groups import match
 from tests.fixtures.asking import ask, column
@@ -84,6 +85,10 @@ async def publish(app: trunkline.App, *payloads: Any, topic: str = "orders", **g
 def dead(session: Session) -> list[tuple[Any, ...]]:
     query = "select handler, attempts, error from trunkline.broker_dead_list() order by retry"
     return session.execute(query).fetchall()
+
+
+def living(session: Session, pid: int) -> bool:
+    return bool(ask(session, "select exists (select from pg_stat_activity where pid = %s)", [pid]))
 
 
 def set_aside(session: Session) -> int:
@@ -1193,6 +1198,36 @@ async def test_a_stream_may_be_looped_over_without_ceremony(app: trunkline.App) 
         looking.cancel()
         await asyncio.wait({looking})
     assert seen[0] == {"n": 2}
+
+
+@pytest.mark.parametrize("ends", ["with a statement", "without a word", "with its own error"])
+async def test_a_handler_that_outlasts_the_patience_of_the_server_has_failed(
+    clean_dsn: str, session: Session, ends: str
+) -> None:
+    """When the server leaves that is no fault of the event: it is tried until it succeeds."""
+    impatient = make_conninfo(clean_dsn, options="-c idle_in_transaction_session_timeout=100")
+    app, calls = trunkline.App(impatient), Counter[str]()
+
+    @app.on("orders", group="g", retry=[0])
+    async def pay(event: Event, transaction: psycopg.AsyncConnection[Any]) -> None:
+        calls[event.payload] += 1
+        if event.payload == "slow":
+            await eventually(lambda: not living(session, transaction.info.backend_pid))
+            try:
+                if ends != "without a word":
+                    await transaction.execute("select 1")
+            except psycopg.Error as error:
+                if ends == "with its own error":
+                    raise ValueError("not paid") from error
+                raise
+
+    async with running(app):
+        await publish(app, "slow", "fast")
+        await eventually(lambda: len(dead(session)) == 1)
+        await eventually(lambda: calls["fast"] == 1)
+    assert calls["slow"] == 2
+    [(_, _, error)] = dead(session)
+    assert ("not paid" if ends == "with its own error" else "idle-in-transaction") in error
 
 
 async def test_an_error_in_letters_that_the_database_lacks_is_the_error_of_its_event_alone(

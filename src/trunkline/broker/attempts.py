@@ -27,6 +27,7 @@ from trunkline.core.errors import (
     Unavailable,
     from_database,
     is_disconnect,
+    is_outlasted,
 )
 from trunkline.core.execution import translated
 
@@ -303,7 +304,7 @@ class Attempts:
         except Failed as failure:
             if connection is not None and failure.stuck:
                 await connection.close()  # it may go on as long as it likes, but not there
-            if connection is not None and connection.broken:
+            if connection is not None and connection.broken and not is_outlasted(failure):
                 raise Unavailable("the server left while the handler was at work.") from failure
             if connection is not None and connection.closed:
                 raise
@@ -433,9 +434,9 @@ def _wait(error: Exception) -> float | None:
 
 def _refusal(error: Exception) -> str:
     """Why a transaction was not committed, as an error of the handler; the server's leaving and
-    the loss of the lane are none."""
+    the loss of the lane are none, but that it took too long for the server is."""
     if isinstance(error, psycopg.Error):
-        if is_disconnect(error):
+        if is_disconnect(error) and not is_outlasted(error):
             raise from_database(error) from error
         return told(error)
     if isinstance(error, LeaseLost | Unavailable):

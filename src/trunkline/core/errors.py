@@ -143,6 +143,8 @@ _BY_STATE: dict[str, type[TrunklineError]] = {
 }
 # Said by a server that closes the connection: shutdown, crash, starting up, and its own timeouts.
 _HUNG_UP = {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
+# Of these: a transaction took longer than the server has patience for.
+_OUTLASTED = {"25P03", "25P04"}
 # A serialisation failure and a deadlock: nothing of the transaction was done.
 _CLASHES = {"40001", "40P01"}
 # Told of a value on its way to a function of ours: a number beyond bigint, \u0000 in JSON.
@@ -151,11 +153,15 @@ _MISSING_SCHEMA = {"3F000", "42883", "42P01"}
 _POOLED = (
     "Behind a pooler in transaction mode nothing can be prepared: set TRUNKLINE_PREPARE=false."
 )
+_PATIENCE = "Set {0} higher for the role, or for the session: PGOPTIONS='-c {0}=0'."
 ONLY_READS = "25006"
 _HINTS = {
     ONLY_READS: "The database takes only reads: a standby, or default_transaction_read_only is on.",
+    "25P03": _PATIENCE.format("idle_in_transaction_session_timeout"),
+    "25P04": _PATIENCE.format("transaction_timeout"),
     "26000": _POOLED,
     "42P05": _POOLED,
+    "57P05": _PATIENCE.format("idle_session_timeout"),
 }
 
 
@@ -165,6 +171,18 @@ def is_disconnect(error: psycopg.Error) -> bool:
     if state is None:
         return isinstance(error, psycopg.OperationalError)
     return state.startswith("08") or state in _HUNG_UP
+
+
+def is_outlasted(error: BaseException | None) -> bool:
+    """Whether the server ended a transaction, or what was raised for it, for having taken too long.
+
+    The next one is as likely to: that is no matter of the connection.
+    """
+    while error is not None:
+        if isinstance(error, psycopg.Error) and error.sqlstate in _OUTLASTED:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def is_clash(error: TrunklineError) -> bool:
@@ -188,7 +206,7 @@ def from_database(error: psycopg.Error, *, role: str | None = None) -> Trunkline
     """
     state, diag = error.sqlstate, error.diag
     message = diag.message_primary or str(error).strip() or type(error).__name__
-    hint = diag.message_hint or ""
+    hint = diag.message_hint or _HINTS.get(state or "", "")
     if state in _BY_STATE:
         return _BY_STATE[state](message, hint=hint, details=_details(diag.message_detail))
     if is_disconnect(error):
@@ -210,7 +228,6 @@ def from_database(error: psycopg.Error, *, role: str | None = None) -> Trunkline
         return kind(message, hint=hint or 'Name it as SQL does: schema.table, or "Table".')
     if state in _BAD_VALUE or (state is None and isinstance(error, psycopg.DataError)):
         return Invalid(" ".join(filter(None, (f"{message}.", diag.message_detail))), hint=hint)
-    hint = hint or _HINTS.get(state or "", "")
     return DatabaseError(message, sqlstate=state, hint=hint)
 
 
