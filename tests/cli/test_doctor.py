@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 from tests.cli.conftest import Answer, Cli, caller
-from tests.fixtures.postgres import new_database
+from tests.fixtures.postgres import new_database, open_two_sessions
 
 from trunkline.core import migrate
+from trunkline.testing import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -278,3 +280,26 @@ def test_lost_durability_and_missing_roles_are_warnings(
     told = [row["found"] for row in answer.rows if row["check"] == "durability"]
     assert [text.split()[0] for text in told] == ["fsync", "synchronous_commit"]
     assert migrate.plan(humble).current
+
+
+def test_commits_that_wait_for_a_standby_that_is_not_there_are_told(
+    own_server: Callable[..., Server],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trunkline.core.doctor._IMPATIENT", timedelta(0))
+    dsn = own_server(synchronous_standby_names="nobody").dsn("postgres")
+    migrate.install(make_conninfo(dsn, options="-c synchronous_commit=local"))
+    cli = caller(capfd)
+    with open_two_sessions(dsn) as sessions:
+        sessions.a.execute("create table waits ()")
+        sessions.later(sessions.a, "commit")
+
+        def told() -> None:
+            answer = cli("doctor", "--dsn", dsn)
+            found = [row for row in answer.rows if row["check"] == "sessions"]
+            assert [row["state"] for row in found] == ["fail"], answer.out
+            assert "1 commit waits for a synchronous standby" in found[0]["found"]
+            assert "'nobody'" in found[0]["remedy"]
+
+        wait_until(told)

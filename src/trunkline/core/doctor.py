@@ -34,6 +34,10 @@ _DURABLE = ("fsync", "full_page_writes", "synchronous_commit")
 _MAINTENANCE_LATE = timedelta(minutes=5)  # it notes its runs once a minute
 _LEASE_LATE = timedelta(minutes=20)  # maintenance forgets a dead process after ten
 _IMPATIENT = timedelta(seconds=5)  # whoever lets others wait for so long is worth a word
+_UNCONFIRMED = (
+    "select count(*), min(query_start), current_setting('synchronous_standby_names')"
+    " from pg_stat_activity where wait_event = 'SyncRep' and query_start < now() - %s"
+)
 _PATIENCE = "5s"  # for one check, where the server is in trouble
 
 
@@ -232,8 +236,19 @@ def check_leases(connection: Connection) -> Iterator[Finding]:
 
 
 def check_sessions(connection: Connection, *, older_than: timedelta) -> Iterator[Finding]:
-    """Who holds others, or the vacuum horizon, back?"""
+    """Who holds others, or the vacuum horizon, back? Does a standby hold everybody back?"""
     found = False
+    row = connection.execute(_UNCONFIRMED, [_IMPATIENT]).fetchone()
+    if row and row[0]:
+        found = True
+        number, oldest, names = row
+        yield Finding(
+            "sessions",
+            State.FAIL,
+            f"{counted(number, 'commit')} wait{'s' if number == 1 else ''} for a synchronous"
+            f" standby, the first since {_ago(oldest)}",
+            f"See to the standby, or to synchronous_standby_names, which is '{names}'.",
+        )
     for session in execute(connection, _call("doctor_blockers", older_than=older_than)):
         if session["age"] > min(older_than, _IMPATIENT):
             found = True
