@@ -85,7 +85,9 @@ def test_a_default_isolation_in_which_calls_are_refused_is_told(cli: Cli, dsn: s
     found = finding(cli("doctor", "--dsn", make_conninfo(dsn, options=options)), "isolation")
     assert found["state"] == "warn"
     assert "repeatable read" in found["found"]
-    assert "set default_transaction_isolation = 'read committed'" in found["remedy"]
+    with psycopg.connect(dsn) as connection:
+        role = f'alter role "{connection.info.user}" '
+    assert f"{role}set default_transaction_isolation = 'read committed'" in found["remedy"]
 
 
 def test_a_database_that_takes_only_reads_is_told(cli: Cli, dsn: str) -> None:

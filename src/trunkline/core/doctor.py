@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg import sql
 
 from trunkline.core import migrate
 from trunkline.core.calls import Call
@@ -134,7 +135,7 @@ def check_isolation(connection: Connection) -> Iterator[Finding]:
             State.WARN,
             f"transactions are {level} by default, in which many calls are refused (TL400)",
             "Clients of ours change that for their sessions, but not behind a transaction pooler,"
-            f" and psql does not: alter role {connection.info.user}"
+            f" and psql does not: alter role {sql.Identifier(connection.info.user).as_string()}"
             " set default_transaction_isolation = 'read committed'",
         )
     else:
