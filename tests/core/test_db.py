@@ -603,6 +603,31 @@ async def test_closing_is_safe_at_any_time(dsn: str, make: Callable[..., Twin]) 
         await twin.run(GET)
 
 
+def test_a_connection_is_of_the_event_loop_that_used_it_first(dsn: str) -> None:
+    db = asyncio.run(_used(AsyncDb(dsn)))
+    for use in (db.run(GET), db.close()):
+        with pytest.raises(errors.BadRequest, match=r"another event loop.*one asyncio\.run"):
+            asyncio.run(use)
+
+
+async def _used(db: AsyncDb) -> AsyncDb:
+    await db.run(GET)
+    return db
+
+
+async def test_a_forked_child_is_told_to_connect_and_closes_nothing(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = await _used(AsyncDb(dsn))
+    with monkeypatch.context() as child:
+        child.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(errors.BadRequest, match="Connect after the fork"):
+            await db.run(GET)
+        await db.close()
+    assert await db.run(GET) == "30 seconds"
+    await db.close()
+
+
 async def test_a_pool_is_closed_though_the_program_ends_and_cancels_all_tasks(dsn: str) -> None:
     db = AsyncDb(dsn)
     async with db.connection() as lent:

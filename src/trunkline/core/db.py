@@ -28,9 +28,9 @@ from trunkline.core.connections import (
     takes_only_reads,
 )
 from trunkline.core.eager import EagerConnection
-from trunkline.core.errors import DatabaseError, Unavailable, is_clash
+from trunkline.core.errors import BadRequest, DatabaseError, Unavailable, is_clash
 from trunkline.core.execution import execute, execute_async, insist_on_connection, translated
-from trunkline.core.forking import refuse_forked
+from trunkline.core.forking import is_forked, refuse_forked
 from trunkline.core.pools import AsyncPool, Pool
 from trunkline.core.waiting import cancelled
 
@@ -72,6 +72,8 @@ class AsyncDb:
         self._opening = asyncio.Lock()
         self._opened = False
         self._alone: list[AsyncDb] = []
+        self._process = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def connections_made(self) -> int:
@@ -144,10 +146,12 @@ class AsyncDb:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         """Lend a connection in autocommit mode; what runs on it raises the driver's errors."""
+        self._refuse_elsewhere()
         with translated():
             async with self._opening:
                 if not self._opened:
                     keep_freed_memory()
+                    self._loop = asyncio.get_running_loop()
                     await self._pool.open()
                     self._opened = True
             while hung_up(connection := await self._lend()):
@@ -161,6 +165,15 @@ class AsyncDb:
             raise
         finally:
             await self._pool.putconn(connection)
+
+    def _refuse_elsewhere(self) -> None:
+        """What keeps the pool runs in the loop that opened it, which has perhaps ended."""
+        refuse_forked(self._process)
+        if self._loop not in (None, asyncio.get_running_loop()):
+            raise BadRequest(
+                "this connection belongs to another event loop.",
+                hint="Connect, work and close within one asyncio.run(), or use connect_sync().",
+            )
 
     async def _lend(self) -> EagerConnection:
         """A connection of the pool.
@@ -188,7 +201,10 @@ class AsyncDb:
             return await EagerConnection.connect(self.dsn, **self._arguments)
 
     async def close(self) -> None:
-        """Close the pool for good; safe to call twice."""
+        """Close the pool for good; safe to call twice. A forked child leaves it to its parent."""
+        if is_forked(self._process):
+            return
+        self._refuse_elsewhere()
         self._opened = True  # or the next call would open it
         for one in self._alone:
             await one.close()
