@@ -562,6 +562,20 @@ async def test_who_is_cancelled_while_a_connection_comes_is_cancelled(dsn: str) 
     await db.close()
 
 
+def test_control_c_while_a_connection_is_lent_does_not_lose_it(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_connection: object) -> bool:
+        raise KeyboardInterrupt
+
+    with closing(Db(dsn, pool_max=1, connect_timeout=1, patience=0)) as db:
+        with monkeypatch.context() as patched:
+            patched.setattr("trunkline.core.db.hung_up", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                db.run(GET)
+        assert db.run(GET) == "30 seconds"
+
+
 async def test_a_scope_that_is_cancelled_while_a_connection_comes_ends_with_its_block(
     dsn: str,
 ) -> None:

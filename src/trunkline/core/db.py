@@ -309,9 +309,7 @@ class Db:
                     keep_freed_memory()
                     self._pool.open()
                     self._opened = True
-            while hung_up(connection := self._pool.getconn()):
-                connection.close()
-                self._pool.putconn(connection)
+            connection = self._lend()
         try:
             yield connection
         except Exception as error:
@@ -319,6 +317,19 @@ class Db:
                 connection.close()
             raise
         finally:
+            self._pool.putconn(connection)
+
+    def _lend(self) -> psycopg.Connection[Any]:
+        while True:
+            connection = self._pool.getconn()
+            try:
+                gone = hung_up(connection)
+            except BaseException:  # control-C: the pool shall not have one less
+                self._pool.putconn(connection)
+                raise
+            if not gone:
+                return connection
+            connection.close()
             self._pool.putconn(connection)
 
     @contextmanager
