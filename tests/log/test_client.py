@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from math import nan
 from typing import TYPE_CHECKING, Any
@@ -570,15 +571,29 @@ async def test_a_consumer_of_unknown_kind_is_refused(tl: Platform) -> None:
         {"max_messages": 0},
         {"fetch_bytes": 0},
         {"max_attempts": 0},
+        {"max_messages": "10"},
         {"deadline": timedelta(0)},
+        {"deadline": 30},
         {"poll_interval": 0},
+        {"poll_interval": timedelta(seconds=1)},
         {"poll_interval": nan},
     ):
         with pytest.raises(Invalid):
             tl.log.consume("orders", "billing", **options)  # type: ignore[arg-type]
     await tl.log.create("orders")
-    with pytest.raises(Invalid, match="got nan"):
-        await tl.log.consume("orders", "billing").poll(nan)
+    for wrong in (nan, timedelta(seconds=1), "1"):
+        with pytest.raises(Invalid, match=f"number of seconds, got {re.escape(repr(wrong))}"):
+            await tl.log.consume("orders", "billing").poll(wrong)  # type: ignore[arg-type]
+
+
+async def test_a_number_is_no_duration_for_it_has_no_unit(tl: Platform) -> None:
+    with pytest.raises(Invalid, match=r"retention is a timedelta, got 7\."):
+        await tl.log.create("orders", retention=7)  # type: ignore[arg-type]
+    await tl.log.create("orders", retention=timedelta(days=7))
+    with pytest.raises(Invalid, match=r"retention is a timedelta, got 3600\.5\."):
+        await tl.log.alter("orders", retention=3600.5)  # type: ignore[arg-type]
+    with pytest.raises(Invalid, match=r"expiry is a timedelta, got 60\."):
+        await tl.broker.subscribe("billing", expiry=60)  # type: ignore[arg-type]
 
 
 async def test_times_at_the_ends_of_time_are_taken_and_what_is_none_is_refused(

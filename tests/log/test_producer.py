@@ -320,6 +320,8 @@ async def test_a_message_that_can_never_be_stored_is_refused_when_it_is_sent(tl:
         {"batch_bytes": 0},
         {"in_flight_bytes": 0},
         {"linger": -1},
+        {"linger": "1"},
+        {"batch_messages": "10"},
         {"codec": "lz4"},
     ],
     ids=str,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from trunkline.broker.calls import json_text
 from trunkline.broker.conditions import as_text
 from trunkline.broker.models import Explained, Subscription
-from trunkline.core.calls import Call, many, nothing, scalar
+from trunkline.core.calls import Call, duration, many, nothing, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ def subscribe(
             "group_name": group_name,
             "condition": as_text(condition),
             "params": json_text(params or {}, of="params"),
-            "expiry": expiry,
+            "expiry": duration("expiry", expiry),
             "from_position": from_position,
             "from_time": from_time,
             "process": process,

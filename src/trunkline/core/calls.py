@@ -7,7 +7,7 @@ the same values, so that nothing is written twice for the two kinds of client.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -73,6 +73,15 @@ def moment(value: Any) -> Any:
         return value.astimezone()
     except (ValueError, OverflowError):  # at the ends of time
         return value.replace(tzinfo=UTC)
+
+
+def duration(name: str, value: Any) -> Any:
+    """How long; a text is for the server to understand. Bare numbers have no unit."""
+    if isinstance(value, timedelta | str | None):
+        return value
+    raise Invalid(
+        f"{name} is a timedelta, got {value!r}.", hint="For example timedelta(minutes=5)."
+    )
 
 
 @lru_cache(maxsize=512)

@@ -20,7 +20,7 @@ from datetime import timedelta
 from functools import cached_property
 from itertools import chain
 from math import isnan
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, SupportsFloat, SupportsIndex
 
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
@@ -159,12 +159,18 @@ class Consumer(ABC):
             ("fetch_bytes", reader.fetch_bytes),
             ("max_attempts", reader.max_attempts),
         ):
-            if value < 1:
-                raise Invalid(f"{name} must be at least 1, got {value}.")
+            if not isinstance(value, SupportsIndex) or value < 1:
+                raise Invalid(f"{name} must be a whole number of at least 1, got {value!r}.")
+        if not isinstance(reader.deadline, timedelta):
+            raise Invalid(
+                f"a deadline is a timedelta, got {reader.deadline!r}.",
+                hint="For example timedelta(seconds=30).",
+            )
         if reader.deadline <= timedelta(0):
             raise Invalid(f"a deadline must be positive, got {reader.deadline}.")
-        if not reader.poll_interval > 0:  # nor NaN
-            raise Invalid(f"poll_interval must be positive, got {reader.poll_interval}.")
+        interval = reader.poll_interval
+        if not isinstance(interval, SupportsFloat) or not interval > 0:  # nor NaN
+            raise Invalid(f"poll_interval must be a positive number of seconds, got {interval!r}.")
         self.topic = reader.topic
         self.group = reader.group
         self._reader = reader
@@ -193,10 +199,10 @@ class Consumer(ABC):
 
     async def poll(self, timeout: float | None = None) -> Batch | None:
         """The next batch; None when ``timeout`` seconds brought none, or after `close`."""
-        if timeout is not None and isnan(timeout):
-            raise Invalid("a timeout is a number of seconds, got nan.")
+        if timeout is not None and (not isinstance(timeout, SupportsFloat) or isnan(timeout)):
+            raise Invalid(f"a timeout is a number of seconds, got {timeout!r}.")
         longest = self._reader.poll_interval
-        give_up = None if timeout is None else time.monotonic() + timeout
+        give_up = None if timeout is None else time.monotonic() + float(timeout)
         idle = Backoff(first=min(_FIRST_WAIT, longest), longest=longest, jitter=0.1)
         away = Backoff(first=0.1, longest=5.0)
         while not self.closed:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, SupportsFloat, SupportsIndex
 from uuid import uuid4
 
 from trunkline.core import telemetry
@@ -80,10 +80,10 @@ class Producer:
             ("batch_bytes", batch_bytes),
             ("in_flight_bytes", in_flight_bytes),
         ):
-            if value < 1:
-                raise Invalid(f"{name} must be at least 1, got {value}.")
-        if linger < 0:
-            raise Invalid(f"linger must not be negative, got {linger}.")
+            if not isinstance(value, SupportsIndex) or value < 1:
+                raise Invalid(f"{name} must be a whole number of at least 1, got {value!r}.")
+        if not isinstance(linger, SupportsFloat) or linger < 0:
+            raise Invalid(f"linger is a number of seconds, not negative, got {linger!r}.")
         self._db = db
         self._topics = topics
         self._notifier = notifier
@@ -232,7 +232,7 @@ class Producer:
 
     async def _enqueue(self, topic: str, partition: int, entry: Entry) -> None:
         if not isinstance(partition, int):
-            raise Invalid(f"a partition is a whole number, got {partition!r}.")
+            raise Invalid(f"a partition is an int, got {partition!r}.")
         self._check_open()
         async with self._queue:  # first come, first served: nobody is overtaken for ever
             while self._in_flight and self._in_flight + entry.weight > self._in_flight_bytes:
