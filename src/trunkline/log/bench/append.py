@@ -36,6 +36,9 @@ async def append(lab: Lab) -> AsyncGenerator[Row]:
         f"{one}, keys, idempotent": Contender(
             _idempotent(lab, small, make_keys(500)), Target(at_least=2.3)
         ),
+        f"{one}, keys, idempotent, zstd": Contender(
+            _idempotent(lab, small, make_keys(500), Codec.ZSTD)
+        ),
         f"{one}, keys, log.append": Contender(
             _producer(lab, small, make_keys(500)), Target(at_least=2.3)
         ),
@@ -88,12 +91,14 @@ def _bare(lab: Lab, messages: list[bytes], codec: Codec) -> Side:
     return calling(work)
 
 
-def _idempotent(lab: Lab, messages: list[bytes], keys: list[bytes]) -> Side:
+def _idempotent(
+    lab: Lab, messages: list[bytes], keys: list[bytes], codec: Codec = Codec.NONE
+) -> Side:
     """The same with keys, and with a producer's id and number: a repeat is stored once."""
     topic, producer, numbers = lab.create("idempotent"), uuid4(), count(1)
 
     async def work() -> int:
-        batch = pack(messages, keys=keys)
+        batch = pack(messages, keys=keys, codec=codec)
         number = next(numbers)
         lab.db.run(lab.appending(topic, batch, producer_id=producer, producer_seq=number))
         return len(messages)

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from trunkline.log.batches import pack
+from trunkline.log.batches import Codec, pack
 from trunkline.log.bench.least import Least
 from trunkline.log.bench.measure import Contender, Row, Slice, Target, compare_all
 from trunkline.log.bench.messages import make_messages
@@ -41,15 +41,17 @@ async def consume(lab: Lab) -> AsyncGenerator[Row]:
 
 
 async def _compared(lab: Lab, least: Least, backlog: int) -> list[Row]:
-    topic = _fill(lab, least, backlog)
+    topics = _fill(lab, least, backlog)
 
-    def ours(take: Callable[[Batch], Any], **how: Any) -> Side:
-        return _ours(lab, topic, backlog, take, how)
+    def ours(take: Callable[[Batch], Any], codec: Codec = Codec.NONE, **how: Any) -> Side:
+        return _ours(lab, topics[codec], backlog, take, how)
 
     ranges, enough = f"100 B, ranges of {_RANGE}", Target(at_least=5)
     contenders = {
         f"{ranges}, assigned, values": Contender(ours(lambda b: b.values), enough),
         f"{ranges}, assigned, Arrow": Contender(ours(lambda b: b.to_arrow()), enough),
+        f"{ranges}, assigned, values, zstd": Contender(ours(lambda b: b.values, Codec.ZSTD)),
+        f"{ranges}, assigned, Arrow, zstd": Contender(ours(lambda b: b.to_arrow(), Codec.ZSTD)),
         f"{ranges}, assigned, messages": Contender(ours(lambda b: b.messages)),
         f"{ranges}, shared, values": Contender(ours(lambda b: b.values, mode="shared"), enough),
         f"{ranges}, shared, values, at most once": Contender(
@@ -71,16 +73,17 @@ def _table(parts: list[DecodedBatch]) -> pa.Table:
     return arrow.table(parts)
 
 
-def _fill(lab: Lab, least: Least, backlog: int) -> str:
-    topic = lab.create("consume")
+def _fill(lab: Lab, least: Least, backlog: int) -> dict[Codec, str]:
+    topics = {codec: lab.create(f"consume-{codec}") for codec in Codec}
     messages = make_messages(_BATCH, size=100)
-    batch = pack(messages)
+    batches = {codec: pack(messages, codec=codec) for codec in Codec}
     for _ in range(backlog // _BATCH):
-        lab.db.run(lab.appending(topic, batch))
+        for codec, topic in topics.items():
+            lab.db.run(lab.appending(topic, batches[codec]))
         lab.baseline.append(messages)
-        least.append(batch)
+        least.append(batches[Codec.NONE])
     lab.baseline.analyze()
-    return topic
+    return topics
 
 
 def _ours(
