@@ -3,11 +3,11 @@
 import trunkline
 
 with trunkline.connect_sync() as tl:  # no DSN: a bundled Postgres is started
-    tl.log.create("orders", partitions=4)
-    tl.log.append("orders", ["paid 10", "paid 20"], keys=["alice", "bob"])
-    with tl.log.consume("orders", "billing") as consumer:
+    tl.log.create("sales", partitions=4)
+    tl.log.append("sales", ["paid 10", "paid 20"], keys=["alice", "bob"])
+    with tl.log.consume("sales", "billing") as consumer:
         while batch := consumer.poll(timeout=0.5):
             for message in batch.messages:
                 print(message.partition, message.offset, message.key, message.value)
             batch.commit()
-    print("behind by", sum(group.lag for group in tl.log.lag("orders")))
+    print("behind by", sum(group.lag for group in tl.log.lag("sales")))
