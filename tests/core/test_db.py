@@ -773,6 +773,64 @@ async def test_a_large_answer_comes_whole_and_others_are_served_meanwhile(dsn: s
         await slow
 
 
+async def test_an_answer_is_let_go_of_once_it_was_given(
+    dsn: str, make: Callable[..., Twin]
+) -> None:
+    alphabet: Call[str] = Call("config_list", {}, lambda rows: rows[0]["name"])
+    twin = make(dsn, pool_max=1)
+    await twin.run(alphabet)
+    if twin.kind == "async":
+        async with twin.db.connection() as connection:
+            assert connection.kept_cursor.pgresult is None
+    else:
+        with twin.db.connection() as connection:
+            assert connection.kept_cursor.pgresult is None
+
+
+async def test_calls_on_one_connection_differ_in_format_and_in_how_they_read_json(
+    dsn: str, session: Session, make: Callable[..., Twin]
+) -> None:
+    session.execute(
+        "create or replace function trunkline.both(out number int, out said jsonb)"
+        " language sql as $$ select 7, '{\"n\": 1.10}'::jsonb $$"
+    )
+    twin = make(dsn, pool_max=1)
+    for _ in range(3):
+        for binary, text in ((False, False), (False, True), (True, False)):
+            read: Call[Any] = Call("both", {}, list, binary=binary, json_text=text)
+            ((number, said),) = [tuple(row.values()) for row in await twin.run(read)]
+            assert number == 7
+            assert said == ('{"n": 1.10}' if text else {"n": 1.1})
+
+
+async def test_a_call_that_failed_or_was_cancelled_leaves_the_next_its_own_answer(
+    dsn: str, session: Session
+) -> None:
+    db = AsyncDb(dsn, pool_max=1)
+    for _ in range(3):
+        with pytest.raises(errors.Conflict):
+            await db.run(raising("TL409"))
+        assert await db.run(GET) == "30 seconds"
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await db.run(nap(30))
+        assert await db.run(GET) == "30 seconds"
+    await db.close()
+
+
+async def test_calls_at_once_in_one_transaction_each_get_their_own_answer(
+    dsn: str, session: Session, db: AsyncDb
+) -> None:
+    session.execute(
+        "create or replace function trunkline.echo(number int) returns int"
+        " language sql as 'select number'"
+    )
+    echoes: list[Call[int]] = [Call("echo", {"number": n}, scalar) for n in range(50)]
+    async with db.transaction() as connection:
+        got = await asyncio.gather(*(db.run(echo, on=connection) for echo in echoes))
+    assert got == list(range(50))
+
+
 async def test_a_statement_that_is_cancelled_leaves_the_connection_usable(dsn: str) -> None:
     async with await EagerConnection.connect(dsn, autocommit=True) as connection:
         with pytest.raises(TimeoutError):

@@ -27,6 +27,7 @@ from trunkline.core.connections import (
     on_our_terms_async,
     takes_only_reads,
 )
+from trunkline.core.cursors import KeepingConnection
 from trunkline.core.eager import EagerConnection
 from trunkline.core.errors import BadRequest, DatabaseError, Unavailable, is_clash
 from trunkline.core.execution import execute, execute_async, insist_on_connection, translated
@@ -118,9 +119,9 @@ class AsyncDb:
             try:
                 async with self.connection() as connection:
                     with translated(connection):
-                        answer = await execute_async(connection, call)
+                        answer = await execute_async(connection, call, connection.kept_cursor)
                         if then is not None:
-                            await execute_async(connection, then)
+                            await execute_async(connection, then, connection.kept_cursor)
                         return answer
             except Unavailable:
                 closed = self._opened and self._pool.closed
@@ -144,16 +145,12 @@ class AsyncDb:
                 return call.shape(await cursor.fetchall())
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async def connection(self) -> AsyncIterator[EagerConnection]:
         """Lend a connection in autocommit mode; what runs on it raises the driver's errors."""
         self._refuse_elsewhere()
         with translated():
-            async with self._opening:
-                if not self._opened:
-                    keep_freed_memory()
-                    self._loop = asyncio.get_running_loop()
-                    await self._pool.open()
-                    self._opened = True
+            if not self._opened:
+                await self._open()
             while hung_up(connection := await self._lend()):
                 await connection.close()
                 await self._pool.putconn(connection)
@@ -165,6 +162,14 @@ class AsyncDb:
             raise
         finally:
             await self._pool.putconn(connection)
+
+    async def _open(self) -> None:
+        async with self._opening:
+            if not self._opened:
+                keep_freed_memory()
+                self._loop = asyncio.get_running_loop()
+                await self._pool.open()
+                self._opened = True
 
     def _refuse_elsewhere(self) -> None:
         """What keeps the pool runs in the loop that opened it, which has perhaps ended."""
@@ -190,7 +195,7 @@ class AsyncDb:
         return connection
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async def transaction(self) -> AsyncIterator[EagerConnection]:
         """Lend a connection inside a transaction that commits at the end of the block."""
         async with self.connection() as connection, connection.transaction():
             yield connection
@@ -239,7 +244,7 @@ class SparingDb(AsyncDb):
             return await self._db.run(call, then=then)
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async def connection(self) -> AsyncIterator[EagerConnection]:
         async with self._free, self._db.connection() as connection:
             yield connection
 
@@ -266,6 +271,7 @@ class Db:
         self._patience = patience
         self._pool = Pool(
             dsn,
+            connection_class=KeepingConnection,
             min_size=0,
             max_size=pool_max,
             open=False,
@@ -289,7 +295,7 @@ class Db:
         while True:
             try:
                 with self.connection() as connection, translated(connection):
-                    return execute(connection, call)
+                    return execute(connection, call, connection.kept_cursor)
             except Unavailable:
                 closed = self._opened and self._pool.closed
                 if closed or not call.safe_to_repeat or time.monotonic() > give_up:
@@ -300,15 +306,12 @@ class Db:
             time.sleep(waits.next())
 
     @contextmanager
-    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+    def connection(self) -> Iterator[KeepingConnection]:
         """Lend a connection in autocommit mode; what runs on it raises the driver's errors."""
         refuse_forked(self._process)
         with translated():
-            with self._opening:
-                if not self._opened:
-                    keep_freed_memory()
-                    self._pool.open()
-                    self._opened = True
+            if not self._opened:
+                self._open()
             connection = self._lend()
         try:
             yield connection
@@ -319,7 +322,14 @@ class Db:
         finally:
             self._pool.putconn(connection)
 
-    def _lend(self) -> psycopg.Connection[Any]:
+    def _open(self) -> None:
+        with self._opening:
+            if not self._opened:
+                keep_freed_memory()
+                self._pool.open()
+                self._opened = True
+
+    def _lend(self) -> KeepingConnection:
         while True:
             connection = self._pool.getconn()
             try:
@@ -333,7 +343,7 @@ class Db:
             self._pool.putconn(connection)
 
     @contextmanager
-    def transaction(self) -> Iterator[psycopg.Connection[Any]]:
+    def transaction(self) -> Iterator[KeepingConnection]:
         """Lend a connection inside a transaction that commits at the end of the block."""
         with self.connection() as connection, connection.transaction():
             yield connection

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import select
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg.waiting import Ready, Wait
 
+from trunkline.core.cursors import AsyncKeptCursor
 from trunkline.core.waiting import cancelled
 
 if TYPE_CHECKING:
@@ -22,7 +24,12 @@ T = TypeVar("T")
 
 
 class EagerConnection(psycopg.AsyncConnection[Any]):
-    """Otherwise as psycopg's."""
+    """Otherwise as psycopg's, but for the cursor that it keeps."""
+
+    @cached_property
+    def kept_cursor(self) -> AsyncKeptCursor:
+        """Not for two at once: the answer of one would be taken for that of the other."""
+        return AsyncKeptCursor(self)
 
     async def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
         """Run a generator of psycopg's to its end.

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from trunkline.core.backoff import Backoff
+from trunkline.core.cursors import KeepingConnection
 from trunkline.core.eager import EagerConnection
 
 if TYPE_CHECKING:
@@ -76,19 +76,19 @@ class AsyncPool(AsyncConnectionPool[EagerConnection]):
         return [worker for worker in workers if not worker.cancelling()]
 
 
-class Pool(ConnectionPool[psycopg.Connection[Any]]):
+class Pool(ConnectionPool[KeepingConnection]):
     """Otherwise as psycopg's."""
 
     _trouble: Exception | None = None
 
-    def getconn(self, timeout: float | None = None) -> psycopg.Connection[Any]:
+    def getconn(self, timeout: float | None = None) -> KeepingConnection:
         """The blocking twin of `AsyncPool.getconn`."""
         try:
             return super().getconn(timeout)
         except PoolTimeout as error:
             raise _told(error, self._trouble) from self._trouble
 
-    def _connect(self, timeout: float | None = None) -> psycopg.Connection[Any]:
+    def _connect(self, timeout: float | None = None) -> KeepingConnection:
         try:
             connection = super()._connect(timeout)
         except Exception as error:
@@ -97,7 +97,7 @@ class Pool(ConnectionPool[psycopg.Connection[Any]]):
         self._trouble = None
         return connection
 
-    def _get_ready_connection(self, timeout: float | None) -> psycopg.Connection[Any] | None:
+    def _get_ready_connection(self, timeout: float | None) -> KeepingConnection | None:
         self._pool.rotate(1)
         return super()._get_ready_connection(timeout)
 
