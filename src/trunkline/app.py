@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from trunkline.broker import handlers
 from trunkline.broker.attempts import Shared
 from trunkline.core import telemetry
-from trunkline.core.errors import BadRequest, Conflict
+from trunkline.core.errors import BadRequest, Conflict, Invalid
 from trunkline.core.maintain import Maintainer
 from trunkline.core.service import Supervisor
 from trunkline.core.settings import Settings
@@ -220,6 +220,8 @@ class App:
         at once. With ``services`` the events are also numbered and matched here; any number of
         processes may do so.
         """
+        if not isinstance(stop, asyncio.Event | None):
+            raise Invalid(f"stop is an asyncio.Event, got {stop!r:.100}.")
         async with self.opened():
             workers = self.workers()
             for worker in workers:

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from trunkline.core.arguments import checked
 from trunkline.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Outcome:
         return [attempt for attempt in self.attempts if attempt.handler == handler]
 
 
+@checked
 async def run_handlers(
     app: App, events: Iterable[NewEvent] = (), *, timeout: float = 30
 ) -> Outcome:
@@ -68,7 +70,11 @@ async def run_handlers(
         outcome = await run_handlers(app, [NewEvent("orders", {"number": 1})])
         assert outcome.errors("bill") == []
     """
+    from trunkline.app import App
     from trunkline.broker import handler_calls
+
+    if not isinstance(app, App):
+        raise Invalid(f"app is an App, got {app!r:.100}.")
 
     attempts: list[Attempt] = []
     handlers = [(handler.group, handler.name) for handler in app.handlers]
@@ -111,6 +117,7 @@ def eventually(
 ) -> Any: ...
 
 
+@checked
 def eventually(
     assertion: Callable[[], Any],
     timeout: float = 10,
@@ -129,6 +136,7 @@ def eventually(
     return wait_until(assertion, timeout, also=also)
 
 
+@checked
 def wait_until(
     assertion: Callable[[], Any],
     timeout: float = 10,

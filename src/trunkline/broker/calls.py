@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from datetime import date
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -23,9 +23,8 @@ from trunkline.broker.models import (
     WrittenEvent,
 )
 from trunkline.broker.readable import told
-from trunkline.core.calls import Call, many, moment, nothing, one, scalar
+from trunkline.core.calls import Call, as_json, many, moment, nothing, one, scalar
 from trunkline.core.errors import Invalid
-from trunkline.core.unread import Unread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,11 +45,11 @@ def publish(
         "broker_publish",
         {
             "topic": _text(topic, of="topic"),
-            "payload": json_text(payload, of="payload"),
+            "payload": as_json(payload, of="payload"),
             "key": _text(key, of="key"),
-            "metadata": None if metadata is None else json_text(metadata, of="metadata"),
+            "metadata": None if metadata is None else as_json(metadata, of="metadata"),
             "deliver_at": _time(deliver_at),
-            "subscription": subscription,
+            "subscription": _number(subscription),
         },
         scalar,
         types={
@@ -77,11 +76,11 @@ def written(event: NewEvent) -> WrittenEvent:
         raise Invalid(f"an event to publish is a NewEvent, got {type(event).__name__}.")
     return WrittenEvent(
         _text(event.topic, of="topic"),
-        json_text(event.payload, of="payload"),
+        as_json(event.payload, of="payload"),
         _text(event.key, of="key"),
-        None if event.metadata is None else json_text(event.metadata, of="metadata"),
+        None if event.metadata is None else as_json(event.metadata, of="metadata"),
         _time(event.deliver_at),
-        event.subscription,
+        _number(event.subscription),
     )
 
 
@@ -402,6 +401,14 @@ def _text(value: Any, *, of: str) -> Any:
     raise Invalid(f"a {of} is text, got {type(value).__name__}.", hint=hint)
 
 
+def _number(subscription: Any) -> Any:
+    if subscription is None or (
+        isinstance(subscription, Integral) and not isinstance(subscription, bool)
+    ):
+        return subscription
+    raise Invalid(f"subscription is the number of one, got {subscription!r:.100}.")
+
+
 def _time(value: Any) -> Any:
     """When to deliver an event; a text is for the server to understand."""
     if value is None or isinstance(value, date | str):
@@ -410,16 +417,3 @@ def _time(value: Any) -> Any:
         f"deliver_at is a datetime, got {type(value).__name__}.",
         hint="For example datetime.now(UTC) + timedelta(minutes=5).",
     )
-
-
-def json_text(value: Any, *, of: str) -> str:
-    """A value as JSON; `Invalid` for what JSON cannot hold."""
-    if isinstance(value, Unread):
-        return str(value)
-    try:
-        return json.dumps(value, allow_nan=False, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Invalid(
-            f"the {of} cannot be written as JSON: {error}.",
-            hint="Use text, numbers, booleans, None, lists, and dicts with text as keys.",
-        ) from None

@@ -16,15 +16,16 @@ from trunkline.broker import (
 )
 from trunkline.broker.enqueue import Enqueuer
 from trunkline.broker.forwarder import BrokerForwarder
-from trunkline.broker.handlers import condition_text
+from trunkline.broker.handlers import Handler, condition_text
 from trunkline.broker.matcher import BrokerMatcher
 from trunkline.broker.models import NewEvent
 from trunkline.broker.services import BrokerSequencer
 from trunkline.broker.stream import EventStream
 from trunkline.broker.webhooks import BrokerWebhooks
 from trunkline.broker.worker import HandlerWorker
+from trunkline.core.arguments import checked
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
-from trunkline.core.errors import BadRequest
+from trunkline.core.errors import BadRequest, Invalid
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from trunkline.broker.attempts import Attempt, Shared
-    from trunkline.broker.handlers import Condition, Handler, Pattern
+    from trunkline.broker.handlers import Condition, Pattern
     from trunkline.core.db import AsyncDb, Db
     from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener
@@ -111,6 +112,7 @@ class Broker(AsyncFace):
         for enqueuer in self._enqueuers:
             await enqueuer.flush()
 
+    @checked
     def enqueuer(
         self,
         *,
@@ -237,6 +239,7 @@ class Broker(AsyncFace):
     webhook_remove = awaited(webhook_calls.remove)
     webhook_log = awaited(webhook_calls.log)
 
+    @checked
     def worker(
         self,
         handler: Handler,
@@ -246,6 +249,11 @@ class Broker(AsyncFace):
         tell: Callable[[Attempt], None] | None = None,
     ) -> HandlerWorker:
         """A worker of this process for a handler: ``await worker.run(stop)``."""
+        if not isinstance(handler, Handler):
+            raise Invalid(
+                f"handler is one that an App has registered, got {handler!r:.100}.",
+                hint="For example app.handlers[0].",
+            )
         self._members += 1
         return HandlerWorker(
             self._db,
@@ -258,6 +266,7 @@ class Broker(AsyncFace):
             tell=tell,
         )
 
+    @checked
     def stream(
         self,
         pattern: Pattern = None,

@@ -86,6 +86,9 @@ def as_text(condition: str | Mapping[str, Any] | None) -> str | None:
 def _some(name: str, forms: tuple[Mapping[str, Any], ...]) -> list[Form]:
     if not forms:
         raise Invalid(f"{name}() needs at least one condition.")
+    for form in forms:
+        if not isinstance(form, Mapping):
+            raise Invalid(f"{name}() takes conditions in the JSON form, got {form!r:.100}.")
     return [dict(form) for form in forms]
 
 

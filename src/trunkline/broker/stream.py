@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from trunkline.broker import calls
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
+from trunkline.core.calls import as_json
 from trunkline.core.errors import Invalid, PositionTrimmed, Unavailable
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class EventStream:
         self._db = db
         self._listener = listener
         self._condition = condition
-        self._params = json.dumps(dict(params))
+        self._params = as_json(dict(params), of="params")
         self._resumed = after is not None
         self._place = None if after is None else Place.parse(after)
         self._page = page

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trunkline.broker.calls import json_text
 from trunkline.broker.conditions import as_text
 from trunkline.broker.models import Explained, Subscription
-from trunkline.core.calls import Call, duration, many, nothing, scalar
+from trunkline.core.arguments import checked
+from trunkline.core.calls import Call, as_json, many, nothing, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 
+@checked
 def subscribe(
     group_name: str,
     condition: str | Mapping[str, Any] | None = None,
@@ -34,8 +35,8 @@ def subscribe(
         {
             "group_name": group_name,
             "condition": as_text(condition),
-            "params": json_text(params or {}, of="params"),
-            "expiry": duration("expiry", expiry),
+            "params": as_json(params or {}, of="params"),
+            "expiry": expiry,
             "from_position": from_position,
             "from_time": from_time,
             "process": process,
@@ -84,7 +85,7 @@ def explain(
         "broker_explain",
         {
             "condition": as_text(condition),
-            "params": json_text(params or {}, of="params"),
+            "params": as_json(params or {}, of="params"),
             "max_events": max_events,
         },
         lambda rows: Explained(**(rows[0] | {"milliseconds": float(rows[0]["milliseconds"])})),
@@ -107,6 +108,7 @@ def resume(subscription: int, *, skip: bool = True, from_position: int | None = 
     )
 
 
+@checked
 def hold(subscription: int, process: UUID) -> Call[None]:
     """Keep a subscription from expiring as long as the lease of a process lasts."""
     return Call(

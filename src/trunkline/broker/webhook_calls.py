@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from trunkline.broker.calls import json_text
+from trunkline.broker.conditions import as_text
 from trunkline.broker.endpoints import Endpoint, Rules, Webhook, WebhookEntry
-from trunkline.core.calls import Call, many, nothing, one, scalar
+from trunkline.core.calls import Call, as_json, duration, many, nothing, one, scalar
 from trunkline.core.notes import Note
 
 if TYPE_CHECKING:
@@ -45,23 +45,22 @@ def add(
     fails is tried again after each of the waits of ``retry``, then it is a dead letter.
     """
     given = {
-        "params": None if params is None else json_text(params, of="params"),
+        "params": None if params is None else as_json(params, of="params"),
         "secret": secret,
-        "headers": None if headers is None else json_text(headers, of="headers"),
-        "retry": None if retry is None else list(retry),
+        "headers": None if headers is None else as_json(headers, of="headers"),
+        "retry": None if retry is None else [duration("retry", wait) for wait in retry],
         "timeout": timeout,
         "batch": batch,
         "format": format,
         "concurrency": concurrency,
         "ordering": ordering,
     }
-    text = json.dumps(condition) if isinstance(condition, dict) else condition
     return Call(
         "broker_webhook_add",
         {
             "group_name": group_name,
             "url": url,
-            "condition": text,
+            "condition": as_text(condition),
             **{name: value for name, value in given.items() if value is not None},
         },
         scalar,

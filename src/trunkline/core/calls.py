@@ -6,12 +6,15 @@ the same values, so that nothing is written twice for the two kinds of client.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from trunkline.core.arguments import checked
 from trunkline.core.errors import Invalid
+from trunkline.core.unread import Unread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -84,6 +87,19 @@ def duration(name: str, value: Any) -> Any:
     )
 
 
+def as_json(value: Any, *, of: str) -> str:
+    """A value as JSON; `Invalid` for what JSON cannot hold."""
+    if isinstance(value, Unread):
+        return str(value)
+    try:
+        return json.dumps(value, allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(
+            f"the {of} cannot be written as JSON: {error}.",
+            hint="Use text, numbers, booleans, None, lists, and dicts with text as keys.",
+        ) from None
+
+
 @lru_cache(maxsize=512)
 def _statement(function: str, arguments: tuple[tuple[str, bool, str], ...]) -> bytes:
     passed = ", ".join(
@@ -128,10 +144,11 @@ def awaited(
     build: Callable[P, Call[T]],
 ) -> Callable[Concatenate[Any, P], Awaitable[T]]:
     """A method of an `AsyncFace` that runs the call that ``build`` describes."""
+    describe = checked(build)
 
     @wraps(build)
     def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        found: Awaitable[T] = self._db.run(build(*args, **kwargs))
+        found: Awaitable[T] = self._db.run(describe(*args, **kwargs))
         return found
 
     return method
@@ -141,10 +158,11 @@ def blocking(
     build: Callable[P, Call[T]],
 ) -> Callable[Concatenate[Any, P], T]:
     """A method of a `SyncFace` that runs the call that ``build`` describes."""
+    describe = checked(build)
 
     @wraps(build)
     def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        found: T = self._db.run(build(*args, **kwargs))
+        found: T = self._db.run(describe(*args, **kwargs))
         return found
 
     return method

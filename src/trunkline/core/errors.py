@@ -147,8 +147,9 @@ _HUNG_UP = {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
 _OUTLASTED = {"25P03", "25P04"}
 # A serialisation failure and a deadlock: nothing of the transaction was done.
 _CLASHES = {"40001", "40P01"}
-# Told of a value on its way to a function of ours: a number beyond bigint, \u0000 in JSON.
-_BAD_VALUE = {"22003", "22P05"}
+# Told of a value on its way to a function of ours: a number beyond bigint, a text that is no time,
+# \u0000 in JSON.
+_BAD_VALUE = {"22003", "22007", "22008", "22P05"}
 _MISSING_SCHEMA = {"3F000", "42883", "42P01"}
 _POOLED = (
     "Behind a pooler in transaction mode nothing can be prepared: set TRUNKLINE_PREPARE=false."
@@ -226,7 +227,8 @@ def from_database(error: psycopg.Error, *, role: str | None = None) -> Trunkline
     if state in {"42P01", "42602"}:
         kind = NotFound if state == "42P01" else Invalid
         return kind(message, hint=hint or 'Name it as SQL does: schema.table, or "Table".')
-    if state in _BAD_VALUE or (state is None and isinstance(error, psycopg.DataError)):
+    unfit = isinstance(error, psycopg.DataError) or message.startswith("cannot adapt type")
+    if state in _BAD_VALUE or (state is None and unfit):
         return Invalid(" ".join(filter(None, (f"{message}.", diag.message_detail))), hint=hint)
     return DatabaseError(message, sqlstate=state, hint=hint)
 

@@ -69,7 +69,7 @@ class Settings(BaseSettings):
     pool_max: int = Field(default=10, ge=1)
     log_level: LogLevel = "info"
     prepare: bool = True
-    connect_timeout: float = Field(default=10, gt=0)
+    connect_timeout: float = Field(default=10, gt=0, lt=2**31)
     read_ahead: int = Field(default=10, ge=1)
 
     @classmethod
@@ -130,7 +130,7 @@ def normalise(dsn: str) -> str:
 def _can_be_read(dsn: str) -> bool:
     try:
         hosts = str(conninfo_to_dict(dsn).get("host", "")).split(",")
-    except psycopg.Error:
+    except (psycopg.Error, UnicodeEncodeError):
         return False
     # an @ begins the name of an abstract socket; further on it is part of a password
     return not any("@" in host[1:] for host in hosts)

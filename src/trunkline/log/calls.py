@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.calls import Call, duration, many, nothing, one, scalar
+from trunkline.core.calls import Call, many, nothing, one, scalar
 from trunkline.core.errors import Invalid, NotFound
 from trunkline.log.batches import PackedBatch, StoredBatch
 from trunkline.log.models import (
@@ -44,7 +44,7 @@ def create(
         {
             "topic": topic,
             "partitions": partitions,
-            "retention": duration("retention", retention),
+            "retention": retention,
             "retention_bytes": retention_bytes,
             "compact": compact,
             "codec": codec,
@@ -73,9 +73,7 @@ def alter(
             "topic": topic,
             "partitions": partitions,
             # Postgres knows an infinite interval since 17; log_alter takes the longer ones for one
-            "retention": "10000 years"
-            if retention == "infinity"
-            else duration("retention", retention),
+            "retention": "10000 years" if retention == "infinity" else retention,
             "retention_bytes": retention_bytes,
             "codec": codec,
             "early_release": early_release,

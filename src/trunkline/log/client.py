@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from trunkline.core.arguments import checked
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
 from trunkline.core.errors import BadRequest, Invalid
 from trunkline.log import calls, group_calls
@@ -92,6 +93,7 @@ class Log(AsyncFace):
             topic, messages, keys=keys, headers=headers, partition=partition, codec=codec
         )
 
+    @checked
     def producer(
         self,
         topic: str | None = None,
@@ -120,6 +122,7 @@ class Log(AsyncFace):
         self._remember(producer)
         return producer
 
+    @checked
     def consume(
         self,
         topic: str,
@@ -178,6 +181,7 @@ class Log(AsyncFace):
     def _remember(self, opened: Consumer | Producer) -> None:
         self._opened = {opened, *(other for other in self._opened if not other.closed)}
 
+    @checked
     async def read(
         self,
         topic: str,
@@ -192,7 +196,7 @@ class Log(AsyncFace):
         What is archived comes from its files, and then the rest from the database: one topic.
         """
         first = start
-        if not isinstance(first, int):
+        if not isinstance(first, int) or isinstance(first, bool):
             first = await self._db.run(calls.place(topic, partition, first))
         last = await self._db.run(calls.last_offset(topic, partition))
         reading = Reading(topic, partition, first, limit, fetch_bytes, since=start, last=last)
@@ -274,6 +278,7 @@ class SyncLog(SyncFace):
 
         return SyncProducer(self._portal, self._portal.call(make()))
 
+    @checked
     def read(
         self,
         topic: str,
@@ -285,7 +290,7 @@ class SyncLog(SyncFace):
     ) -> Iterator[Message]:
         """As `Log.read`."""
         first = start
-        if not isinstance(first, int):
+        if not isinstance(first, int) or isinstance(first, bool):
             first = self._db.run(calls.place(topic, partition, first))
         last = self._db.run(calls.last_offset(topic, partition))
         reading = Reading(topic, partition, first, limit, fetch_bytes, since=start, last=last)

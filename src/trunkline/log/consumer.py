@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from itertools import chain
-from math import isnan
 from typing import TYPE_CHECKING, Any, Self, SupportsFloat, SupportsIndex
 
 from trunkline.core import telemetry
+from trunkline.core.arguments import checked
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import (
     Invalid,
@@ -127,9 +127,13 @@ class Batch:
 
         return arrow.table(self._parts)
 
+    @checked
     def written_by(self, offset: int) -> int:
         """The incarnation of the server that wrote what stands at an offset of this batch."""
-        return next(p.incarnation for p in reversed(self._parts) if p.base_offset <= offset)
+        for part in reversed(self._parts):
+            if part.base_offset <= offset:
+                return part.incarnation
+        raise Invalid(f"offset {offset} is before those of this batch.")
 
     async def commit(self, *, on: psycopg.AsyncConnection[Any] | None = None) -> None:
         """Everything up to here is done; with ``on``, when that transaction commits.
@@ -141,10 +145,12 @@ class Batch:
         if call is not None:
             await self._consumer.settle(self, call, on)
 
+    @checked
     async def release(self, *, reason: str | None = None, retry_after: float = 0) -> None:
         """Not done: deliver it again, after some seconds in a shared group."""
         await self._consumer.release(self, reason, retry_after)
 
+    @checked
     async def extend(self, deadline: timedelta) -> None:
         """More time, in a shared group; an assigned one needs none."""
         await self._consumer.extend(self, deadline)
@@ -197,10 +203,9 @@ class Consumer(ABC):
     async def __aexit__(self, *_error: object) -> None:
         await self.close()
 
+    @checked
     async def poll(self, timeout: float | None = None) -> Batch | None:
         """The next batch; None when ``timeout`` seconds brought none, or after `close`."""
-        if timeout is not None and (not isinstance(timeout, SupportsFloat) or isnan(timeout)):
-            raise Invalid(f"a timeout is a number of seconds, got {timeout!r}.")
         longest = self._reader.poll_interval
         give_up = None if timeout is None else time.monotonic() + float(timeout)
         idle = Backoff(first=min(_FIRST_WAIT, longest), longest=longest, jitter=0.1)

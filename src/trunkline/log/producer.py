@@ -231,7 +231,7 @@ class Producer:
         return Codec.parse(known.topic.codec) if self._codec is None else self._codec
 
     async def _enqueue(self, topic: str, partition: int, entry: Entry) -> None:
-        if not isinstance(partition, int):
+        if not isinstance(partition, int) or isinstance(partition, bool):
             raise Invalid(f"a partition is an int, got {partition!r}.")
         self._check_open()
         async with self._queue:  # first come, first served: nobody is overtaken for ever

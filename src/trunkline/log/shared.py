@@ -15,6 +15,7 @@ from uuid import NAMESPACE_OID, uuid5
 from trunkline.core import telemetry
 from trunkline.core.errors import (
     Conflict,
+    Invalid,
     LeaseLost,
     TrunklineError,
     Unavailable,
@@ -259,7 +260,7 @@ class SharedConsumer(Consumer):
                 self.group,
                 batch.partition,
                 batch.token,
-                retry_after=timedelta(seconds=retry_after),
+                retry_after=_seconds(retry_after),
                 reason=reason,
             )
         )
@@ -270,6 +271,15 @@ class SharedConsumer(Consumer):
         await self._reader.db.run(
             group_calls.extend(self.topic, self.group, batch.partition, batch.token, deadline)
         )
+
+
+def _seconds(retry_after: float) -> timedelta:
+    try:
+        return timedelta(seconds=retry_after)
+    except OverflowError:
+        raise Invalid(
+            f"retry_after is longer than times can be, got {retry_after} seconds."
+        ) from None
 
 
 def _between(row: DecodedBatch, first: int, last: int) -> DecodedBatch | None:

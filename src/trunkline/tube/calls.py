@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.calls import Call, many, nothing, one, scalar
+from trunkline.core.calls import Call, as_json, many, nothing, one, scalar
 from trunkline.core.notes import Note
 from trunkline.tube.models import (
     Attachment,
@@ -114,7 +114,7 @@ def touch(
             "tube": tube,
             "relation": relation,
             "keys": [key_text(key) for key in keys],
-            "payload": None if payload is None else json.dumps(payload),
+            "payload": None if payload is None else as_json(payload, of="payload"),
             "op": op,
             "shard": shard,
         },
@@ -363,7 +363,7 @@ def downstream(tube: str, kind: str | None, options: Mapping[str, Any] | None = 
     """Say where a tube goes, so that ``trunkline up`` can run it."""
     return Call(
         "tube_downstream",
-        {"tube": tube, "kind": kind, "options": json.dumps(dict(options or {}))},
+        {"tube": tube, "kind": kind, "options": as_json(dict(options or {}), of="options")},
         nothing,
         safe_to_repeat=True,
         types={"options": "jsonb"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trunkline.core.arguments import checked
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
 from trunkline.core.errors import Invalid
 from trunkline.tube import backfill_calls, calls
@@ -11,6 +12,7 @@ from trunkline.tube.downstreams import make
 from trunkline.tube.downstreams.base import Downstream
 from trunkline.tube.downstreams.callable import CallableDownstream
 from trunkline.tube.enrichment import FunctionEnricher, QueryEnricher, RowEnricher
+from trunkline.tube.pace import Pace
 from trunkline.tube.services import Backfiller, TubeRunner, TubeSequencer, worker_for
 from trunkline.tube.worker import Worker
 
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from trunkline.core.service import Service
     from trunkline.tube.enrichment import Enricher
     from trunkline.tube.models import DownstreamRow
-    from trunkline.tube.pace import Pace
 
 
 class Tubes(AsyncFace):
@@ -55,6 +56,7 @@ class Tubes(AsyncFace):
     downstream = awaited(calls.downstream)
     downstreams = awaited(calls.downstreams)
 
+    @checked
     def worker(
         self,
         tube: str,
@@ -70,6 +72,8 @@ class Tubes(AsyncFace):
         ``(kind, options)``. ``enrich`` is a query with ``%(keys)s`` or an async function; without
         it a document is the attached row.
         """
+        if not isinstance(pace, Pace | None):
+            raise Invalid(f"pace is a Pace, got {pace!r:.100}.")
         self._members += 1
         return Worker(
             self._db,
@@ -97,18 +101,23 @@ class Tubes(AsyncFace):
     def _downstream(self, given: Any) -> Downstream:
         if isinstance(given, Downstream):
             return given
-        if isinstance(given, tuple):
+        if isinstance(given, tuple) and len(given) == 2:
             kind, options = given
             return make(kind, options, dsn=self._db.dsn)
         if callable(given):
             return CallableDownstream(given)
-        raise Invalid("a downstream is a Downstream, an async function, or (kind, options).")
+        raise Invalid(
+            "a downstream is a Downstream, an async function, or (kind, options),"
+            f" got {given!r:.100}."
+        )
 
     def _enricher(self, given: Any, replica: AsyncDb | None) -> Enricher:
         if given is None:
             return RowEnricher(self._db, replica=replica)
         if isinstance(given, str):
             return QueryEnricher(self._db, given, replica=replica)
+        if not callable(given):
+            raise Invalid(f"enrich is a query or an async function, got {given!r:.100}.")
         return FunctionEnricher(given)
 
 

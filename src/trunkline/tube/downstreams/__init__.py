@@ -7,6 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
+from trunkline.core.arguments import checked
 from trunkline.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ _IN_POSTGRES = frozenset({"postgres", "topic"})
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
+@checked
 def make(kind: str, options: Mapping[str, Any], *, dsn: str) -> Downstream:
     """A downstream of a kind; ``dsn`` is the database of the tube itself.
 
