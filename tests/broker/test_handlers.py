@@ -63,6 +63,57 @@ def test_the_name_of_a_handler_is_that_of_its_function_and_never_random() -> Non
     assert make(plain, group="g", name="bill").name == "bill"
 
 
+async def test_a_staticmethod_is_a_handler_like_any_function_whichever_decorator_is_above() -> None:
+    app, seen = trunkline.App(), []
+
+    class Shop:
+        @app.on("orders", group="g")
+        @staticmethod
+        async def above(order: Order) -> None:
+            seen.append(order.number)
+
+        @staticmethod
+        @app.on("orders", group="g")
+        async def below(order: Order) -> None:
+            seen.append(order.number)
+
+    for handler in app.handlers:
+        await handler.invoke(handler.call([event()], [Order(number=1)], None), [event()])
+    await Shop.above(Order(number=2))
+    assert [handler.is_async for handler in app.handlers] == [True, True]
+    assert [handler.name.rpartition(".")[2] for handler in app.handlers] == ["above", "below"]
+    assert seen == [1, 1, 2]
+
+
+def test_a_method_without_its_object_or_class_is_refused_where_it_is_decorated() -> None:
+    app = trunkline.App()
+    with pytest.raises(Invalid, match=r"Shop\.bill\" is a classmethod.*staticmethod"):
+
+        class Shop:
+            @app.on("orders", group="g")
+            @classmethod
+            async def bill(cls, order: Order) -> None: ...
+
+    with pytest.raises(Invalid, match=r"is a method.*object\.method"):
+
+        class Store:
+            @app.on("orders", group="g")
+            async def bill(self, event: Event) -> None: ...
+
+    assert app.handlers == ()
+
+
+def test_a_method_of_an_object_or_a_class_is_a_handler() -> None:
+    class Shop:
+        async def bill(self, order: Order) -> None: ...
+
+        @classmethod
+        async def send(cls, order: Order) -> None: ...
+
+    assert value(make(Shop().bill, group="g"), {"number": 1}) == Order(number=1)
+    assert value(make(Shop.send, group="g"), {"number": 1}) == Order(number=1)
+
+
 def test_what_has_no_lasting_name_must_be_given_one() -> None:
     for function in (lambda event: None, partial(plain)):
         with pytest.raises(Invalid, match="stays the same"):

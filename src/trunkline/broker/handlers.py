@@ -176,6 +176,7 @@ def make(
     """Check what was said about a function; ``names`` are those its annotations may use."""
     called = name if name is not None else _name_of(function)
     told = f'handler "{called}"'
+    function = _plain(told, function)
     if not all(isinstance(each, str) and each for each in (called, group)):
         raise Invalid(f"{told} needs a group and a name; got group {group!r}, name {called!r}.")
     if ordering not in ORDERINGS:
@@ -226,6 +227,16 @@ def _name_of(function: Callable[..., Any]) -> str:
             hint="Give a lambda or an object one: @app.on(..., name=...).",
         )
     return str(name)
+
+
+def _plain(told: str, function: Any) -> Any:
+    """What a decorator above ``@staticmethod`` is given cannot be looked at as a function can."""
+    if isinstance(function, classmethod):
+        raise Invalid(
+            f"{told} is a classmethod, whose class is not there yet.",
+            hint="Make it a staticmethod, or register it below the class: app.on(...)(Class.name).",
+        )
+    return function.__func__ if isinstance(function, staticmethod) else function
 
 
 def _delays(told: str, retry: Sequence[float]) -> tuple[float, ...]:
@@ -300,6 +311,11 @@ def _arguments(
             )
     if first is None:
         raise Invalid(f"{told} takes no event.", hint="Its first parameter is the event.")
+    if first.name == "self":
+        raise Invalid(
+            f"{told} is a method, and nobody knows of which object.",
+            hint="Register it where the object is: app.on(...)(object.method).",
+        )
     if transaction is not None and not _is_async(told, function):
         raise Invalid(f"{told} takes the transaction.", hint="Make it an async function.")
     return Arguments(_payload(told, first, batch=batch), event, transaction)
