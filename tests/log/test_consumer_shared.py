@@ -333,6 +333,55 @@ async def test_a_reader_that_closes_gives_back_what_it_has_not_handed_out(
         assert await take(consumer, 2) == [1, 2]
 
 
+async def test_a_commit_that_was_cancelled_after_it_took_effect_can_be_repeated(
+    tl: Platform, watch: Watch
+) -> None:
+    await fill(tl, 1)
+    async with share(tl) as consumer:
+        batch = await poll(consumer)
+        watch.slow = "log_ack"
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await batch.commit()
+        await batch.commit()
+        assert await done(tl) == [(1, 0)]
+        with pytest.raises(LeaseLost):
+            await batch.commit()  # nobody was cut short any more
+    assert watch.asked["log_ack"] == 2
+
+
+async def test_a_commit_that_was_cancelled_and_failed_tells_so_when_it_is_repeated(
+    tl: Platform, watch: Watch
+) -> None:
+    await fill(tl, 1)
+    async with share(tl) as consumer:
+        batch = await poll(consumer)
+        watch.failing.add("log_ack")
+        committing = asyncio.create_task(batch.commit())
+        await asyncio.sleep(0)
+        committing.cancel()
+        await asyncio.wait({committing})
+        with pytest.raises(Unavailable, match="the wire was cut"):
+            await batch.commit()
+        await batch.commit()
+        assert await done(tl) == [(1, 0)]
+
+
+async def test_a_reader_that_closes_waits_for_a_commit_that_was_cancelled(
+    tl: Platform, watch: Watch
+) -> None:
+    await fill(tl, 1)
+    async with share(tl) as consumer:
+        batch = await poll(consumer)
+        committing = asyncio.create_task(batch.commit())
+        await asyncio.sleep(0)
+        committing.cancel()
+        await asyncio.wait({committing})
+    assert committing.cancelled()
+    assert await done(tl) == [(1, 0)]
+
+
 async def test_small_claims_out_of_a_large_batch_cost_one_fetch(tl: Platform, watch: Watch) -> None:
     await fill(tl, 500)
     async with share(tl, max_messages=10) as consumer:

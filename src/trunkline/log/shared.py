@@ -9,8 +9,9 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_OID, uuid5
+from weakref import WeakKeyDictionary
 
 from trunkline.core import telemetry
 from trunkline.core.errors import (
@@ -28,6 +29,8 @@ from trunkline.log.consumer import Batch, Consumer, Reader
 from trunkline.log.decoding import DecodedBatch, decode
 
 if TYPE_CHECKING:
+    import psycopg
+
     from trunkline.core.calls import Call
     from trunkline.log.models import Claim, Topic
 
@@ -58,6 +61,7 @@ class SharedConsumer(Consumer):
         self._archived: dict[int, ArchivedReader] = {}
         self._previous: dict[int, int] = {}
         self._history: tuple[int, int] | None = None
+        self._settling: WeakKeyDictionary[Batch, asyncio.Task[None]] = WeakKeyDictionary()
 
     async def _next_of(self, topic: Topic) -> Batch | None:
         if (held := self._still_held()) and (batch := await self._hand_out(held)):
@@ -245,11 +249,32 @@ class SharedConsumer(Consumer):
                 await self._reader.db.run(
                     group_calls.release(self.topic, self.group, held.partition, held.claim.claim)
                 )
+            if settling := set(self._settling.values()):
+                await asyncio.wait(settling)
 
     def settlement(self, batch: Batch) -> Call[None] | None:
         if self._reader.at_most_once:
             return None
         return group_calls.ack(self.topic, self.group, batch.partition, batch.token)
+
+    async def settle(
+        self, batch: Batch, call: Call[None], on: psycopg.AsyncConnection[Any] | None
+    ) -> None:
+        """Who is cancelled meanwhile may ask again, and hears how it went.
+
+        The server would refuse a second time what has taken effect.
+        """
+        if on is not None:
+            await super().settle(batch, call, on)
+            return
+        settling = self._settling.get(batch)
+        if settling is None:
+            settling = asyncio.create_task(super().settle(batch, call, None))
+            settling.add_done_callback(_heard)
+            self._settling[batch] = settling
+        await asyncio.wait({settling})
+        self._settling.pop(batch, None)
+        settling.result()
 
     async def release(self, batch: Batch, reason: str | None, retry_after: float) -> None:
         if self._reader.at_most_once:
@@ -271,6 +296,12 @@ class SharedConsumer(Consumer):
         await self._reader.db.run(
             group_calls.extend(self.topic, self.group, batch.partition, batch.token, deadline)
         )
+
+
+def _heard(task: asyncio.Task[None]) -> None:
+    """Nobody needs to ask again how it went."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _seconds(retry_after: float) -> timedelta:
