@@ -15,6 +15,7 @@ from trunkline import (
     BadRequest,
     DatabaseError,
     Invalid,
+    NotFound,
     SchemaMismatch,
     TrunklineError,
     connect,
@@ -274,6 +275,66 @@ async def test_a_webhook_says_what_is_wrong_with_its_condition_and_its_waits(dsn
             await add("billing", "https://example.com/", retry=[5])  # type: ignore[list-item]
 
 
+async def test_a_start_that_is_none_is_refused_also_where_the_group_is_there_already(
+    dsn: str,
+) -> None:
+    async with connect(dsn) as platform:
+        for wrong in (None, 1.5, True, ["earliest"], b"earliest"):
+            with pytest.raises(Invalid, match="a start is earliest, hot, latest, an offset or a"):
+                platform.log.consume("orders", "billing", start=wrong)  # type: ignore[arg-type]
+            with pytest.raises(Invalid, match="a start is earliest, hot, latest, an offset or a"):
+                await platform.log.seek("orders", "billing", wrong)  # type: ignore[arg-type]
+
+
+async def test_an_empty_topic_is_not_taken_for_the_topic_of_the_producer(dsn: str) -> None:
+    async with connect(dsn) as platform:
+        await platform.log.create("orders")
+        async with platform.log.producer("orders") as producer:
+            with pytest.raises(NotFound, match='""'):
+                await producer.send("a", topic="")
+            with pytest.raises(Invalid, match="a topic is text, got list"):
+                await producer.send("a", topic=[])  # type: ignore[arg-type]
+        assert [message async for message in platform.log.read("orders")] == []
+
+
+async def test_a_key_that_no_row_can_have_is_not_touched(dsn: str) -> None:
+    async with connect(dsn) as platform:
+        await platform.tube.ensure("orders")
+        for key in (None, b"17", {"id": 17}):
+            with pytest.raises(Invalid, match="a key is text, a number, or a tuple"):
+                await platform.tube.touch("orders", None, [key])
+            with pytest.raises(Invalid, match="a key is text, a number, or a tuple"):
+                await platform.tube.unpark("orders", [key])
+        with pytest.raises(Invalid, match=r"replica is the AsyncDb of a standby, got 5\."):
+            platform.tube.worker("orders", use, replica=5)  # type: ignore[arg-type]
+
+
+async def test_a_stream_does_not_beat_without_end(dsn: str) -> None:
+    async with connect(dsn) as platform:
+        with pytest.raises(Invalid, match=r"heartbeat is a number of seconds, not negative"):
+            platform.broker.stream(heartbeat=-1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"params": ""}, "params are a dict, got ''"),
+        ({"params": {"a": object()}}, "params cannot be written as JSON"),
+        ({"retry": b"11"}, "retry is a list of seconds"),
+        ({"pattern": {"orders": 1}}, "a pattern is a topic or a list of topics"),
+    ],
+)
+def test_a_handler_is_refused_for_what_would_only_fail_when_it_runs(
+    wrong: dict[str, Any], said: str
+) -> None:
+    def bill(event: Any) -> None: ...
+
+    app = App()
+    with pytest.raises(Invalid, match=said):
+        app.on(**{"group": "billing", **wrong})(bill)
+    assert app.handlers == ()
+
+
 async def test_an_app_is_not_run_until_something_that_is_no_event(dsn: str) -> None:
     async with App(dsn) as app:
         with pytest.raises(Invalid, match=r"stop is an asyncio\.Event, got 5\."):
@@ -290,6 +351,8 @@ def test_waiting_for_what_cannot_be_called_is_refused_at_once() -> None:
             wait(True)  # type: ignore[call-overload]
         with pytest.raises(Invalid, match=r"also is a tuple, got <class 'KeyError'>\."):
             wait(dict, also=KeyError)  # type: ignore[call-overload]
+        with pytest.raises(Invalid, match=r"also is a tuple of exceptions, got 5 in it\."):
+            wait(dict, also=(5,))  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from trunkline.broker import handlers
 from trunkline.broker.attempts import Shared
 from trunkline.core import telemetry
+from trunkline.core.arguments import checked
 from trunkline.core.errors import BadRequest, Conflict, Invalid
 from trunkline.core.maintain import Maintainer
 from trunkline.core.service import Supervisor
@@ -213,6 +214,7 @@ class App:
             for handler in self.handlers
         ]
 
+    @checked
     async def run(self, stop: asyncio.Event | None = None, *, services: bool = True) -> None:
         """Run the handlers until ``stop`` is set, or SIGTERM or SIGINT comes.
 

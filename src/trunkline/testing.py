@@ -144,7 +144,7 @@ def wait_until(
     also: tuple[type[Exception], ...] = (),
 ) -> Any:
     """`eventually` that blocks wherever it is called from."""
-    failures: tuple[type[Exception], ...] = (AssertionError, *also)
+    failures = _failures(also)
     for wait in _waits(timeout):
         try:
             return _checked(assertion())
@@ -158,7 +158,7 @@ def wait_until(
 async def _eventually_async(
     assertion: Callable[[], Any], timeout: float, also: tuple[type[Exception], ...]
 ) -> Any:
-    failures: tuple[type[Exception], ...] = (AssertionError, *also)
+    failures = _failures(also)
     for wait in _waits(timeout):
         try:
             answer = assertion()
@@ -178,6 +178,14 @@ def _waits(timeout: float) -> Iterator[float | None]:
         yield wait
         wait = min(wait * 1.5, _LONGEST_WAIT)
     yield None
+
+
+def _failures(also: Iterable[type[Exception]]) -> tuple[type[Exception], ...]:
+    others = tuple(also)
+    for kind in others:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise Invalid(f"also is a tuple of exceptions, got {kind!r:.100} in it.")
+    return (AssertionError, *others)
 
 
 def _checked(answer: Any) -> Any:

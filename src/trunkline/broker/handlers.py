@@ -24,6 +24,7 @@ from trunkline.broker.delivered import Delivered
 from trunkline.broker.invocation import AtWork, invoke
 from trunkline.broker.models import Event
 from trunkline.broker.topics import topics_sql
+from trunkline.core.calls import as_json
 from trunkline.core.errors import Invalid
 from trunkline.core.unread import Unread
 
@@ -185,8 +186,9 @@ def make(
         raise Invalid(f"{told}: batch is 1 to {_LARGEST_BATCH} events, got {batch!r}.")
     if not isinstance(timeout, int | float) or not timeout > 0:
         raise Invalid(f"{told}: timeout is a number of seconds above 0, got {timeout!r}.")
-    if not isinstance(params or {}, Mapping):
+    if not isinstance(params, Mapping | None):
         raise Invalid(f"{told}: params are a dict, got {params!r}.")
+    as_json(dict(params or {}), of="params")
     if split_by is not None and not callable(split_by):
         raise Invalid(f"{told}: split_by is a function of an event, got {split_by!r}.")
     if not isinstance(from_time, datetime | None):
@@ -240,7 +242,7 @@ def _plain(told: str, function: Any) -> Any:
 
 
 def _delays(told: str, retry: Sequence[float]) -> tuple[float, ...]:
-    fits = isinstance(retry, Sequence) and not isinstance(retry, str)
+    fits = isinstance(retry, Sequence) and not isinstance(retry, str | bytes | bytearray)
     if not fits or any(
         not isinstance(delay, int | float) or not 0 <= delay <= _LONGEST_DELAY for delay in retry
     ):
@@ -257,7 +259,7 @@ def condition_text(told: str, pattern: Pattern, condition: Condition) -> str | N
     if condition is not None and not isinstance(condition, str | Mapping):
         raise Invalid(f"{told}: a condition is a dict or SQL, got {condition!r}.")
     if pattern is not None:
-        several = isinstance(pattern, Iterable) and not isinstance(pattern, str)
+        several = isinstance(pattern, Iterable) and not isinstance(pattern, str | Mapping)
         patterns: list[Any] = list(pattern) if several else [pattern]
         if not patterns or not all(isinstance(each, str) and each for each in patterns):
             raise Invalid(f"{told}: a pattern is a topic or a list of topics, got {pattern!r}.")

@@ -108,6 +108,8 @@ class EventStream:
         heartbeat: float = 15.0,
         json_text: bool = False,
     ):
+        if heartbeat < 0:
+            raise Invalid(f"heartbeat is a number of seconds, not negative, got {heartbeat}.")
         self._db = db
         self._listener = listener
         self._condition = condition

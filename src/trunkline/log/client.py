@@ -150,6 +150,7 @@ class Log(AsyncFace):
                 f'mode is "assigned" or "shared", delivery "at-least-once" or "at-most-once";'
                 f' got "{mode}" and "{delivery}".'
             )
+        group_calls.start_text(start)  # nobody else looks at it where the group is there already
         self._check_open()
         self._members += 1
         consumer: Consumer = kinds[Mode(mode)](

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core.calls import Call, many, moment, nothing, scalar
+from trunkline.core.errors import Invalid
 from trunkline.core.notes import Note
 from trunkline.log.models import Assignment, Claim, Lag, Position, Start
 
@@ -41,7 +43,7 @@ def join(
             "group_name": group,
             "process": process,
             "member": member,
-            "start": _start(start),
+            "start": start_text(start),
         },
         many(Assignment),
         safe_to_repeat=True,
@@ -123,7 +125,7 @@ def claim(
             "deadline": deadline,
             "max_attempts": max_attempts,
             "process": process,
-            "start": _start(start),
+            "start": start_text(start),
             "archived": archived,
         },
         many(Claim),
@@ -169,7 +171,7 @@ def seek(
     """Move a group to earliest, latest, an offset or a time; the next offset by partition."""
     return Call(
         "log_seek",
-        {"topic": topic, "group_name": group, "start": _start(start), "partition": partition},
+        {"topic": topic, "group_name": group, "start": start_text(start), "partition": partition},
         lambda rows: {row["to_partition"]: row["from_offset"] for row in rows},
         safe_to_repeat=True,
     )
@@ -192,8 +194,10 @@ def delete_group(topic: str, group: str) -> Call[None]:
     return Call("log_group_delete", {"topic": topic, "group_name": group}, nothing)
 
 
-def _start(start: Start) -> str:
+def start_text(start: Start) -> str:
     """A start as SQL takes it; a time without a zone is local, whatever the server's zone is."""
+    if not isinstance(start, str | Integral | datetime) or isinstance(start, bool):
+        raise Invalid(f"a start is earliest, hot, latest, an offset or a time, got {start!r:.100}.")
     return moment(start).isoformat() if isinstance(start, datetime) else str(start)
 
 

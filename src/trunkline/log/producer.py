@@ -117,7 +117,7 @@ class Producer:
         Waits while ``in_flight_bytes`` are under way. A failure comes from the future, and also
         from the next `flush`, so that nobody needs to look at futures.
         """
-        name = topic or self._topic
+        name = self._topic if topic is None else topic
         if name is None:
             raise Invalid("send() needs a topic: the producer was made without one.")
         known = await self._topics.get(name)

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core.calls import Call, as_json, many, nothing, one, scalar
+from trunkline.core.errors import Invalid
 from trunkline.core.notes import Note
 from trunkline.tube.models import (
     Attachment,
@@ -379,6 +380,11 @@ def key_text(key: object) -> str:
     """A key as tubes hold it: the text of the column, or a JSON array for several."""
     if isinstance(key, tuple | list):
         return json.dumps(list(key), ensure_ascii=False, separators=(", ", ": "), default=str)
+    if key is None or isinstance(key, bytes | bytearray | memoryview | dict):
+        raise Invalid(
+            f"a key is text, a number, or a tuple for several columns, got {key!r:.100}.",
+            hint="Give the text that the column has for it.",
+        )
     return str(key)
 
 

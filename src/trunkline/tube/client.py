@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.core.arguments import checked
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
+from trunkline.core.db import AsyncDb
 from trunkline.core.errors import Invalid
 from trunkline.tube import backfill_calls, calls
 from trunkline.tube.downstreams import make
@@ -19,7 +20,7 @@ from trunkline.tube.worker import Worker
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trunkline.core.db import AsyncDb, Db
+    from trunkline.core.db import Db
     from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener
     from trunkline.core.quiet import Commits
@@ -72,6 +73,11 @@ class Tubes(AsyncFace):
         ``(kind, options)``. ``enrich`` is a query with ``%(keys)s`` or an async function; without
         it a document is the attached row.
         """
+        if not isinstance(replica, AsyncDb | None):
+            raise Invalid(
+                f"replica is the AsyncDb of a standby, got {replica!r:.100}.",
+                hint="For example (await connect(dsn_of_the_standby)).db.",
+            )
         if not isinstance(pace, Pace | None):
             raise Invalid(f"pace is a Pace, got {pace!r:.100}.")
         self._members += 1
