@@ -38,6 +38,7 @@ def asked(
     keys: Sequence[object] = (),
     several: Iterable[str] = (),
     function: Callable[[], Any] = dict,
+    either: Sequence[dict[str, Any]] | Mapping[str, Sequence[str]] = (),
     anything: Any = None,
     unknown: Plain | None = None,
 ) -> str:
@@ -64,6 +65,7 @@ def asked(
         ({"keys": None}, "keys is a list, got None."),
         ({"keys": "17"}, "keys is a list, got '17'."),
         ({"several": {"a": 1}}, "several is a list, got {'a': 1}."),
+        ({"either": 5}, "either is a list or a dict, got 5."),
         ({"function": 5}, "function is a function, got 5."),
     ],
 )
@@ -95,6 +97,7 @@ def test_an_argument_by_place_is_named_like_any_other() -> None:
         {"at": "2026-01-01"},
         {"keys": {1, 2}},
         {"several": (str(n) for n in range(2))},
+        {"either": {}},
         {"anything": object()},
         {"unknown": object()},
     ],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import wraps
 from inspect import iscoroutinefunction, signature
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_INNER = re.compile(r"\[.*\]")
+_INNER = re.compile(r"\[[^\[\]]*\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ _KINDS = {
     "bool": Kind("True or False", (bool,)),
     # texts of times are for the server to understand
     "timedelta": Kind("a timedelta", (timedelta, str), hint="For example timedelta(minutes=5)."),
-    "datetime": Kind("a datetime", (date, str), hint="For example datetime.now(UTC)."),
-    "Mapping": Kind("a dict", (Mapping,)),
-    "dict": Kind("a dict", (Mapping,)),
-    "Sequence": Kind("a list", (Iterable,), (*_TEXTS, Mapping)),
-    "Iterable": Kind("a list", (Iterable,), (*_TEXTS, Mapping)),
+    "datetime": Kind("a datetime", (datetime, date, str), hint="For example datetime.now(UTC)."),
+    "Mapping": Kind("a dict", (dict, Mapping)),
+    "dict": Kind("a dict", (dict, Mapping)),
+    "Sequence": Kind("a list", (list, tuple, Iterable), (*_TEXTS, Mapping)),
+    "Iterable": Kind("a list", (list, tuple, Iterable), (*_TEXTS, Mapping)),
     "tuple": Kind("a tuple", (Iterable,), (*_TEXTS, Mapping)),
     "Callable": Kind("a function", (Callable,)),  # type: ignore[arg-type]
     "None": Kind("", (type(None),)),
@@ -65,13 +65,13 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     """
     parameters = signature(function).parameters
     wanted = {name: _kinds(str(each.annotation)) for name, each in parameters.items()}
+    sure = {name: _sure(kinds) for name, kinds in wanted.items()}
     names = tuple(parameters)
 
     def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        for name, value in zip(names, args, strict=False):
-            _insist(name, value, wanted[name])
-        for name, value in kwargs.items():
-            _insist(name, value, wanted.get(name, ()))
+        for name, value in (*zip(names, args, strict=False), *kwargs.items()):
+            if name in sure and type(value) not in sure[name]:
+                _insist(name, value, wanted[name])
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -87,8 +87,15 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _kinds(annotation: str) -> tuple[Kind, ...]:
-    words = [word.strip() for word in _INNER.sub("", annotation).split("|")]
+    while _INNER.search(annotation):
+        annotation = _INNER.sub("", annotation)
+    words = [word.strip() for word in annotation.split("|")]
     return tuple(_KINDS[word] for word in words) if all(word in _KINDS for word in words) else ()
+
+
+def _sure(kinds: tuple[Kind, ...]) -> frozenset[type]:
+    """The types of values that need no closer look, as most are."""
+    return frozenset(each for kind in kinds for each in kind.types) - {float, Decimal}
 
 
 def _insist(name: str, value: Any, kinds: tuple[Kind, ...]) -> None:
