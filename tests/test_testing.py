@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -40,6 +42,12 @@ def test_eventually_raises_the_last_failure_when_time_is_over() -> None:
 def test_eventually_takes_false_for_a_failure() -> None:
     with pytest.raises(AssertionError, match="stayed false"):
         eventually(lambda: 1 > 2, 0.05)
+
+
+def test_eventually_takes_false_for_a_failure_in_optimised_python_too() -> None:
+    code = "from trunkline.testing import eventually; eventually(lambda: False, timeout=0.01)"
+    done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True)
+    assert "AssertionError: the condition stayed false" in done.stderr
 
 
 def test_eventually_lets_other_errors_through_at_once() -> None:

@@ -189,7 +189,8 @@ def _failures(also: Iterable[type[Exception]]) -> tuple[type[Exception], ...]:
 
 
 def _checked(answer: Any) -> Any:
-    assert answer is not False, "the condition stayed false"
+    if answer is False:  # not an assert: `python -O` leaves those out
+        raise AssertionError("the condition stayed false")
     return answer
 
 
