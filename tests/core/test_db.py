@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import time
 from contextlib import closing
@@ -576,6 +577,34 @@ def test_control_c_while_a_connection_is_lent_does_not_lose_it(
         assert db.run(GET) == "30 seconds"
 
 
+@pytest.mark.parametrize("before", range(6))
+async def test_who_is_cancelled_while_giving_a_connection_back_has_given_it_back(
+    dsn: str, before: int
+) -> None:
+    db = AsyncDb(dsn, pool_max=1, connect_timeout=1, patience=0)
+    for between in range(6):
+        lent, enough = asyncio.Event(), asyncio.Event()
+        holding = asyncio.create_task(_hold(db, lent, enough))
+        await lent.wait()
+        waiting = asyncio.create_task(db.run(GET))
+        await _moments(before)
+        enough.set()
+        await _moments(between)
+        holding.cancel()
+        assert await waiting == "30 seconds", f"when cancelled after {between} moments"
+    await db.close()
+
+
+def test_control_c_while_waiting_for_a_connection_does_not_lose_it(dsn: str) -> None:
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    with closing(Db(dsn, pool_max=1, connect_timeout=5, patience=0)) as db:
+        with db.connection(), pytest.raises(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            db.run(GET)
+        assert db.run(GET) == "30 seconds"
+    signal.signal(signal.SIGALRM, before)
+
+
 async def test_a_scope_that_is_cancelled_while_a_connection_comes_ends_with_its_block(
     dsn: str,
 ) -> None:
@@ -602,9 +631,13 @@ async def _moments(n: int) -> None:
         await asyncio.sleep(0)
 
 
-async def _hold(db: AsyncDb) -> None:
+async def _hold(
+    db: AsyncDb, lent: asyncio.Event | None = None, enough: asyncio.Event | None = None
+) -> None:
     async with db.connection():
-        await asyncio.Event().wait()
+        if lent:
+            lent.set()
+        await (enough or asyncio.Event()).wait()
 
 
 async def test_closing_is_safe_at_any_time(dsn: str, make: Callable[..., Twin]) -> None:

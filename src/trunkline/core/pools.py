@@ -9,16 +9,15 @@ not connect they tell the log, not who waits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from typing import Any
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
+from psycopg_pool.pool import ReturnConnection, WaitingClient
 
 from trunkline.core.backoff import Backoff
 from trunkline.core.cursors import KeepingConnection
 from trunkline.core.eager import EagerConnection
-
-if TYPE_CHECKING:
-    import asyncio
 
 
 class Attempt:
@@ -52,6 +51,14 @@ class AsyncPool(AsyncConnectionPool[EagerConnection]):
             return await super().getconn(timeout)
         except PoolTimeout as error:
             raise _told(error, self._trouble) from self._trouble
+
+    async def putconn(self, conn: EagerConnection) -> None:
+        """Take a connection back; whoever is cancelled meanwhile has given it back all the same."""
+        giving = super().putconn(conn)
+        if self._waiting or self._lock.locked():
+            await asyncio.shield(asyncio.create_task(giving))
+        else:
+            await giving
 
     async def _connect(self, timeout: float | None = None) -> EagerConnection:
         try:
@@ -87,6 +94,24 @@ class Pool(ConnectionPool[KeepingConnection]):
             return super().getconn(timeout)
         except PoolTimeout as error:
             raise _told(error, self._trouble) from self._trouble
+
+    def _getconn_unchecked(self, timeout: float) -> KeepingConnection:
+        """As psycopg's, but who is interrupted leaves the queue: no connection shall go there."""
+        with self._lock:
+            if not (connection := self._get_ready_connection(timeout)):
+                place: WaitingClient[KeepingConnection] = WaitingClient()
+                self._waiting.append(place)
+                self._maybe_grow_pool()
+        if not connection:
+            try:
+                connection = place.wait(timeout)
+            except BaseException as error:
+                place.fail(PoolTimeout(repr(error)))
+                if place.conn:
+                    self.run_task(ReturnConnection(self, place.conn, from_getconn=True))
+                raise
+        connection._pool = self  # noqa: SLF001 - as psycopg's does, which takes back no other
+        return connection
 
     def _connect(self, timeout: float | None = None) -> KeepingConnection:
         try:
