@@ -178,6 +178,21 @@ async def _nothing_waits(tl: Platform) -> bool:
     return await waiting(tl) == 0
 
 
+async def test_a_worker_that_is_cancelled_while_it_rests_leaves_no_task_behind(
+    tl: Platform,
+) -> None:
+    def waits() -> int:
+        return sum("Event.wait" in str(task.get_coro()) for task in asyncio.all_tasks())
+
+    before = waits()
+    worker = tl.tube.worker("items", Shelf(), pace=Pace(poll_interval=30))
+    task = asyncio.create_task(worker.run(asyncio.Event()))
+    await eventually(lambda: waits() == before + 2)
+    task.cancel()
+    await asyncio.wait({task})
+    await eventually(lambda: waits() == before, timeout=2)
+
+
 async def test_no_key_is_ever_in_flight_twice_under_concurrent_changes(tl: Platform) -> None:
     shelf = Shelf()
     await execute(tl, "insert into item select g from generate_series(1, 20) g")

@@ -200,12 +200,14 @@ class Worker:
         if self._hold_until > now:
             until = min(self._hold_until, now + self._pace.poll_interval)
         woken = asyncio.create_task(self._woken.wait())
-        await asyncio.wait(
-            {stopped, woken, *self._tasks, *self._collecting},
-            timeout=max(0.0, until - now),
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        woken.cancel()
+        try:
+            await asyncio.wait(
+                {stopped, woken, *self._tasks, *self._collecting},
+                timeout=max(0.0, until - now),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            woken.cancel()
 
     async def _read(self) -> int:
         """Fill the queues of lanes that have room; how many entries came."""
