@@ -19,6 +19,7 @@ from tests.tube.sql_steps import (
     gaps,
     read,
     schedule,
+    step,
     tick,
     touch,
 )
@@ -353,6 +354,10 @@ KEYS: list[tuple[str, list[Any]]] = [
     ("float8", [0.1, "NaN", "-Infinity", 1e300]),
     ("interval", ["1 day 02:03:04"]),
     ("int4range", ["[1,5)"]),
+    ("daterange", ["[2024-02-29,2024-03-01)", "empty", "(,)", "[2024-02-29,infinity)"]),
+    ("tsrange", ["(2024-02-29 12:00:00.5,2024-03-01]", "[2024-02-29,)"]),
+    ("tstzrange", ["[2024-02-29 12:00+03,infinity]", "empty", "(-infinity,2024-02-29 12:00+00)"]),
+    ("timestamptz[]", [["2024-02-29 12:00+00", "infinity"]]),
     ("text[]", [["a", 'b "c"', "{d}"], []]),
     ("jsonb", ['"a"', '{"a": [1, null]}', "null"]),
 ]
@@ -407,6 +412,42 @@ def test_the_text_of_a_key_does_not_depend_on_the_settings_of_the_writer(
     assert entries[0].keys == entries[2].keys
     assert entries[1].keys == entries[3].keys == ["2024-07-01T12:00:00Z"]
     assert documents(session, attachment, *entries[1].keys)[entries[1].keys[0]]["n"] == 2
+
+
+STRANGE = (
+    "set timezone = 'Asia/Tokyo'; set datestyle = 'German, DMY'; set bytea_output = 'escape';"
+    "set intervalstyle = 'sql_standard'; set extra_float_digits = -5"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("float8", "0.30000000000000004"),
+        ("real[]", "{0.1234567}"),
+        ("interval", "1 day 02:03:04"),
+        ("daterange", "[2024-07-01,2024-07-02)"),
+        ("tsrange", "[2024-07-01 12:00,)"),
+        ("tstzrange", "[2024-07-01 12:00+00,2024-07-02 12:00+00)"),
+    ],
+)
+def test_a_row_has_one_key_whoever_writes_touches_or_backfills_it(
+    session: Session, kind: str, value: str
+) -> None:
+    session.execute(f"create table one (k {kind} primary key, n int)")
+    session.execute(f"create table two (k {kind}, l int, n int, primary key (l, k))")
+    for table in ("one", "two"):
+        attach(session, table)
+        feed = Reader(session)
+        session.execute(f"insert into {table} values (%s, 1)", [value])
+        (key,) = feed.keys()
+        backfill = schedule(session, relation=table)
+        session.execute(STRANGE)
+        session.execute(f"update {table} set n = 2")
+        call(session, "tube_touch", tube=TUBE, relation=table, keys=[key])
+        step(session, backfill)
+        session.execute("reset all")
+        assert feed.keys() == [key] * 3
 
 
 def test_a_key_touched_by_hand_is_the_key_that_capture_writes(session: Session) -> None:

@@ -15,7 +15,7 @@ begin
   if matches is not null or attached.shard_expression is not null then
     look := format(E'\n  begin%s\n  exception when others then%s\n  end;', look, trunkline._tube_look_each(attached, matches));
   end if;
-  execute format('create or replace function %s() returns trigger language plpgsql as %L', place, format($text$
+  execute format('create or replace function %s() returns trigger language plpgsql %s as %L', place, trunkline._tube_settings(attached), format($text$
 #variable_conflict use_column
 declare
   shards int[];

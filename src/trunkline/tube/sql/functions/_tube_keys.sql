@@ -1,7 +1,8 @@
 /* Keys as capture writes them: of a UUID in capitals and of a number with zeros in front there is one text.  Only of
    types of the system, because the input of others is code of somebody else.  TL422 for what is no key. */
 create or replace function trunkline._tube_keys(attached trunkline.tube_table, keys text[])
-returns text[] language plpgsql stable as $$
+returns text[] language plpgsql stable
+set extra_float_digits = 1 set intervalstyle = 'postgres' as $$
 declare
   parts int := cardinality(attached.key_columns);
   plain boolean := not exists (
