@@ -413,6 +413,19 @@ def test_a_truncate_of_one_partition_names_it(session: Session, partitioned: See
     assert "part" not in partitioned.new()[0].metadata
 
 
+def test_tables_are_named_alike_to_and_by_who_quotes_all_identifiers(
+    session: Session, partitioned: Seen
+) -> None:
+    session.execute("set quote_all_identifiers = on")
+    assert faults(session) == [None]
+    watch(session, "event")
+    session.execute("truncate event_b")
+    (one,) = partitioned.new()
+    assert one.metadata == {"op": "truncate", "table": "public.event", "part": "public.event_b"}
+    session.execute("reset quote_all_identifiers")
+    assert faults(session) == [None]
+
+
 def test_maintenance_gives_new_partitions_their_triggers_and_takes_those_of_others(
     session: Session, partitioned: Seen
 ) -> None:

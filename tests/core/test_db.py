@@ -748,6 +748,17 @@ async def test_a_null_in_a_list_is_a_null_in_a_session_of_ours(
     assert await make(other).run(second) is None
 
 
+async def test_names_come_without_quotes_in_a_session_of_ours(
+    dsn: str, make: Callable[..., Twin], session: Session
+) -> None:
+    session.execute(
+        "create or replace function trunkline.settings() returns regclass language sql as"
+        " $$select 'trunkline.config'::regclass$$"
+    )
+    other = make_conninfo(dsn, options="-c quote_all_identifiers=on")
+    assert await make(other).run(Call("settings", {}, scalar)) == "trunkline.config"
+
+
 async def test_a_connection_that_takes_only_reads_is_given_up_for_one_that_may_take_writes(
     dsn: str, make: Callable[..., Twin], session: Session
 ) -> None:

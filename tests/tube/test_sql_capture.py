@@ -509,6 +509,20 @@ def test_the_name_of_a_table_is_the_same_whatever_the_search_path(session: Sessi
     assert [entry.relation for entry in feed.new()] == ["south.stock", "north.stock"]
 
 
+def test_a_table_is_attached_alike_by_who_quotes_all_identifiers(session: Session) -> None:
+    session.execute("create table visit (day date, raw bytea, primary key (day, raw))")
+    session.execute("set quote_all_identifiers = on")
+    (quoted,) = call(session, "tube_attach", tube=TUBE, relation="visit")
+    feed = Reader(session)
+    session.execute("insert into visit values ('2024-07-01', 'a')")
+    session.execute("reset quote_all_identifiers")
+    assert [(entry.relation, entry.keys) for entry in feed.new()] == [
+        ("visit", ['["2024-07-01", "\\\\x61"]'])
+    ]
+    (plain,) = call(session, "tube_attach", tube=TUBE, relation="visit")
+    assert plain[3:] == quoted[3:]
+
+
 def test_a_renamed_or_moved_table_is_captured_under_the_name_it_had(session: Session) -> None:
     """Its documents stay where they are."""
     attachment = attach(session, shard="region", condition="total > 0")

@@ -16,7 +16,8 @@ _LARGE_ANSWER = 8 << 20
 _OUR_TERMS = (
     b"select set_config(name, value, false) from (values"
     b" ('default_transaction_isolation', 'read committed'), ('datestyle', 'iso'),"
-    b" ('intervalstyle', 'postgres'), ('standard_conforming_strings', 'on'), ('array_nulls', 'on'))"
+    b" ('intervalstyle', 'postgres'), ('standard_conforming_strings', 'on'), ('array_nulls', 'on'),"
+    b" ('quote_all_identifiers', 'off'))"
     b" wanted (name, value)"
     b" where split_part(lower(current_setting(name)), ',', 1) <> value"
 )
@@ -46,7 +47,7 @@ def connect_arguments(dsn: str, *, prepare: bool, connect_timeout: float) -> dic
 
 async def on_our_terms_async(connection: psycopg.AsyncConnection[Any]) -> None:
     """Whatever the defaults are: statements see what is committed, the driver can read times,
-    a backslash is a backslash, and a null in a list is a null.
+    a backslash is a backslash, a null in a list is a null, and names come without quotes.
 
     Not behind a transaction pooler, that is, where nothing is prepared: its sessions are others'
     too.

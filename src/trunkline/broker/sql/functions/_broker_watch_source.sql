@@ -20,7 +20,7 @@ declare
   by_key boolean := false;
 begin
   if tg_op = 'TRUNCATE' then
-    base := base || case when tg_nargs > 0 then jsonb_build_object('part', format('%%I.%%I', tg_table_schema, tg_table_name)) else '{}' end;
+    base := base || case when tg_nargs > 0 then jsonb_build_object('part', trunkline._hook_name(tg_relid)) else '{}' end;
     perform trunkline._broker_capture(topic, base, array[null::text], array['{}'::jsonb]);
     return null;
   end if;

@@ -8,7 +8,8 @@
    Errors: TL403 not yours, TL409 no lock, TL422 table, columns or condition do not fit. */
 create or replace function trunkline.broker_watch(relation regclass, on_insert boolean default true, on_update boolean default true,
   on_delete boolean default true, on_truncate boolean default true, columns text[] default null, condition text default null)
-returns trunkline.broker_watched_table language plpgsql as $$
+returns trunkline.broker_watched_table language plpgsql
+set quote_all_identifiers = off as $$
 declare
   wanted trunkline.broker_watched_table := trunkline._broker_watch_wanted(relation,
     array_remove(array[case when on_insert then 'insert' end, case when on_update then 'update' end, case when on_delete then 'delete' end,

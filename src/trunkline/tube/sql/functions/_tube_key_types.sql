@@ -2,7 +2,8 @@
    are made also for one that may be NULL (such rows could not be told apart, nor be reached by a backfill) or that
    triggers do not see. */
 create or replace function trunkline._tube_key_types(relation regclass, key_columns text[], making boolean default false)
-returns text[] language plpgsql stable as $$
+returns text[] language plpgsql stable
+set quote_all_identifiers = off as $$
 declare
   types text[];
 begin

@@ -7,7 +7,8 @@
    Errors: TL403 not yours, TL404, TL409 no lock, TL422 key, shard or condition do not fit. */
 create or replace function trunkline.tube_attach(
   tube text, relation regclass, shard text default null, condition text default null, key_columns text[] default null, on_error text default 'fail')
-returns trunkline.tube_table language plpgsql as $$
+returns trunkline.tube_table language plpgsql
+set quote_all_identifiers = off as $$
 declare
   owner trunkline.tube := trunkline._tube_row(tube);
   wanted trunkline.tube_table := trunkline._tube_wanted(owner, relation, shard, condition, key_columns, on_error);

@@ -4,7 +4,7 @@
    Errors: TL404, TL422 a key column is not what it was. */
 create or replace function trunkline.tube_backfill_step(backfill bigint)
 returns boolean language plpgsql
-set extra_float_digits = 1 set intervalstyle = 'postgres' as $$
+set quote_all_identifiers = off set extra_float_digits = 1 set intervalstyle = 'postgres' as $$
 declare
   work trunkline.tube_backfill := trunkline._tube_backfill_take(backfill);
   attached trunkline.tube_table;
