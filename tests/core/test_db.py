@@ -825,10 +825,32 @@ async def test_an_answer_is_let_go_of_once_it_was_given(
     await twin.run(alphabet)
     if twin.kind == "async":
         async with twin.db.connection() as connection:
-            assert connection.kept_cursor.pgresult is None
+            kept = connection.kept_cursor
     else:
         with twin.db.connection() as connection:
-            assert connection.kept_cursor.pgresult is None
+            kept = connection.kept_cursor
+    assert kept.pgresult is None
+    assert kept._tx.pgresult is None
+
+
+async def test_a_text_stays_what_it_is_though_a_connection_was_lent_and_encodes_otherwise_since(
+    dsn: str, make: Callable[..., Twin], session: Session
+) -> None:
+    session.execute(
+        "create or replace function trunkline.letters(word text) returns int language sql as"
+        " $$select length(word)$$"
+    )
+    letters: Call[int] = Call("letters", {"word": "é"}, scalar)
+    twin = make(dsn, pool_max=1)
+    for encoding in ("latin1", "utf8", "latin1"):
+        assert await twin.run(letters) == 1
+        if twin.kind == "async":
+            async with twin.db.connection() as connection:
+                await connection.execute(f"set client_encoding = {encoding}")
+        else:
+            with twin.db.connection() as connection:
+                connection.execute(f"set client_encoding = {encoding}")
+    assert await twin.run(letters) == 1
 
 
 async def test_calls_on_one_connection_differ_in_format_and_in_how_they_read_json(

@@ -42,7 +42,7 @@ async def execute_async(
     connection: psycopg.AsyncConnection[Any], call: Call[T], kept: AsyncKeptCursor | None = None
 ) -> T:
     """Run a call on a connection of the caller's; ``kept`` if nobody else runs one there."""
-    if kept is None or call.json_text or call.json_unread:
+    if kept is None or call.json_text or call.json_unread or not kept.fits:
         async with _cursor_async(connection, call) as cursor:
             return await _answer_async(cursor, call)
     kept.format = _FORMATS[call.binary]
@@ -56,7 +56,7 @@ def execute(
     connection: psycopg.Connection[Any], call: Call[T], kept: KeptCursor | None = None
 ) -> T:
     """The blocking twin of `execute_async`."""
-    if kept is None or call.json_text or call.json_unread:
+    if kept is None or call.json_text or call.json_unread or not kept.fits:
         with _cursor(connection, call) as cursor:
             return _answer(cursor, call)
     kept.format = _FORMATS[call.binary]
