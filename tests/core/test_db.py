@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import threading
 import time
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -684,6 +685,23 @@ async def test_a_pool_is_closed_though_the_program_ends_and_cancels_all_tasks(ds
             task.cancel()
     await db.close()
     assert lent.closed
+
+
+def test_a_program_that_ends_while_its_pool_connects_does_not_hang(dsn: str) -> None:
+    async def fail() -> None:
+        db = AsyncDb(dsn)
+        async with db.connection() as lent:
+            await lent.close()
+        raise ZeroDivisionError  # without closing the pool, which looks for another connection
+
+    def run() -> None:
+        with pytest.raises(ZeroDivisionError):
+            asyncio.run(fail())
+
+    program = threading.Thread(target=run, daemon=True)
+    program.start()
+    program.join(20)
+    assert not program.is_alive()
 
 
 async def test_connections_carry_a_name_unless_the_dsn_has_one(

@@ -6,17 +6,17 @@ import asyncio
 import gc
 import tracemalloc
 from collections import Counter
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
+from tests.log.producing import batches, blocked, numbered, values
 
 import trunkline
 from trunkline import Appended, Invalid, NotFound, Platform, TooLarge, Unavailable
-from trunkline.log import calls, producer
+from trunkline.log import storing
 from trunkline.log.batches import Codec
 from trunkline.log.topics import Topics
 from trunkline.testing import eventually
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tests.fixtures.proxy import Proxy
 
     from trunkline.core.calls import Call
-    from trunkline.log.batches import StoredBatch
 
 NEVER = 60.0  # seconds that no test waits for
 
@@ -43,52 +42,6 @@ async def tl(dsn: str) -> AsyncIterator[Platform]:
     async with trunkline.connect(dsn) as tl:
         await tl.log.create("orders")
         yield tl
-
-
-class Blocker:
-    """Keeps appends to a topic waiting, from a session of its own."""
-
-    def __init__(
-        self, session: psycopg.AsyncConnection[Any], watcher: psycopg.AsyncConnection[Any]
-    ):
-        self._session = session
-        self._watcher = watcher
-
-    async def blocks(self, n: int = 1) -> None:
-        """Wait until so many sessions wait for us, or behind one who does."""
-
-        async def blocked() -> None:
-            found = await self._watcher.execute(
-                "select pid from pg_stat_activity"
-                " where datname = current_database() and wait_event_type = 'Lock'"
-            )
-            assert len(await found.fetchall()) == n
-
-        await eventually(blocked)
-
-    async def release(self) -> None:
-        await self._session.rollback()
-
-
-@asynccontextmanager
-async def blocked(dsn: str) -> AsyncIterator[Blocker]:
-    connect = psycopg.AsyncConnection.connect
-    async with await connect(dsn) as session, await connect(dsn, autocommit=True) as watcher:
-        await session.execute("select from trunkline.log_partition for update")
-        yield Blocker(session, watcher)
-        await session.rollback()
-
-
-async def batches(tl: Platform, topic: str = "orders", partition: int = 0) -> list[StoredBatch]:
-    return await tl.db.run(calls.fetch(topic, partition, 1, max_messages=1_000_000))
-
-
-async def values(tl: Platform, topic: str = "orders", partition: int = 0) -> list[bytes | None]:
-    return [message.value async for message in tl.log.read(topic, partition)]
-
-
-def numbered(count: int) -> list[bytes]:
-    return [str(n).encode() for n in range(count)]
 
 
 async def test_64_concurrent_callers_share_few_batches_and_each_learns_its_own_offset(
@@ -607,7 +560,7 @@ async def test_a_partition_that_is_busy_is_appended_to_by_its_own_function(
 async def test_a_producer_of_many_partitions_has_own_functions_for_some_of_them(
     dsn: str, tl: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer, "_BUSY_MOST", 2)
+    monkeypatch.setattr(storing, "_BUSY_MOST", 2)
     await tl.log.create("wide", partitions=4)
     for partition in [*range(4)] * 12:
         await tl.log.append("wide", b"a", partition=partition)

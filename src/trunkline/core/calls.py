@@ -17,7 +17,7 @@ from trunkline.core.errors import Invalid
 from trunkline.core.unread import Unread
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from trunkline.core.db import AsyncDb, Db
 
@@ -46,12 +46,18 @@ class Call(Generic[T]):
 
     def statement(self) -> bytes:
         """``select * from trunkline.f(name => value, ...)``, composed once per shape."""
-        return _statement(
-            self.function,
-            tuple(
-                (name, isinstance(value, bytes), self.types.get(name, ""))
-                for name, value in self.arguments.items()
-            ),
+        marks = ("%b" if isinstance(value, bytes) else "%s" for value in self.arguments.values())
+        return _statement(self.function, self._passed(marks))
+
+    def numbered(self) -> bytes:
+        """The same with the placeholders of the server instead of the driver's."""
+        marks = (f"${place}" for place in range(1, len(self.arguments) + 1))
+        return _statement(self.function, self._passed(marks))
+
+    def _passed(self, marks: Iterable[str]) -> tuple[tuple[str, str, str], ...]:
+        return tuple(
+            (name, mark, self.types.get(name, ""))
+            for name, mark in zip(self.arguments, marks, strict=True)
         )
 
     def values(self) -> list[Any]:
@@ -101,10 +107,9 @@ def as_json(value: Any, *, of: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def _statement(function: str, arguments: tuple[tuple[str, bool, str], ...]) -> bytes:
+def _statement(function: str, arguments: tuple[tuple[str, str, str], ...]) -> bytes:
     passed = ", ".join(
-        f'"{name}" => {"%b" if binary else "%s"}{"::" + cast if cast else ""}'
-        for name, binary, cast in arguments
+        f'"{name}" => {mark}{"::" + cast if cast else ""}' for name, mark, cast in arguments
     )
     return f'select * from trunkline."{function}"({passed})'.encode()
 

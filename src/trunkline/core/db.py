@@ -32,6 +32,7 @@ from trunkline.core.eager import EagerConnection
 from trunkline.core.errors import BadRequest, DatabaseError, Unavailable, is_clash
 from trunkline.core.execution import execute, execute_async, insist_on_connection, translated
 from trunkline.core.forking import is_forked, refuse_forked
+from trunkline.core.pipeline import Pipeline
 from trunkline.core.pools import AsyncPool, Pool
 from trunkline.core.waiting import cancelled
 
@@ -87,11 +88,10 @@ class AsyncDb:
         For what asks the same again and again: a pool lends its connections in turn, and each of
         them would plan the same statements anew.
         """
-        prepare = self._arguments["prepare_threshold"] is not None
         one = AsyncDb(
             self.dsn,
             pool_max=1,
-            prepare=prepare,
+            prepare=self.prepares,
             connect_timeout=self._connect_timeout,
             patience=self._patience,
         )
@@ -143,6 +143,22 @@ class AsyncDb:
                 )
                 cursor.nextset()
                 return call.shape(await cursor.fetchall())
+
+    @asynccontextmanager
+    async def pipeline(self) -> AsyncIterator[Pipeline]:
+        """Lend a connection for calls that do not wait for each other's answers."""
+        async with self.connection() as connection, Pipeline(connection) as pipeline:
+            yield pipeline
+
+    @property
+    def crowded(self) -> bool:
+        """Whether somebody waits for a connection."""
+        return self._pool.crowded
+
+    @property
+    def prepares(self) -> bool:
+        """Whether a session is ours alone; not behind a transaction pooler."""
+        return self._arguments["prepare_threshold"] is not None
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[EagerConnection]:
@@ -230,6 +246,14 @@ class SparingDb(AsyncDb):
     @property
     def connections_made(self) -> int:
         return self._db.connections_made
+
+    @property
+    def crowded(self) -> bool:
+        return self._free.locked() or self._db.crowded
+
+    @property
+    def prepares(self) -> bool:
+        return self._db.prepares
 
     async def run(
         self,

@@ -24,12 +24,17 @@ T = TypeVar("T")
 
 
 class EagerConnection(psycopg.AsyncConnection[Any]):
-    """Otherwise as psycopg's, but for the cursor that it keeps."""
+    """Otherwise as psycopg's, but for what it keeps."""
 
     @cached_property
     def kept_cursor(self) -> AsyncKeptCursor:
         """Not for two at once: the answer of one would be taken for that of the other."""
         return AsyncKeptCursor(self)
+
+    @cached_property
+    def pipelined(self) -> dict[tuple[bytes, tuple[int, ...]], bytes]:
+        """The names of what a `Pipeline` has prepared here, by statement and types."""
+        return {}
 
     async def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
         """Run a generator of psycopg's to its end.

@@ -14,6 +14,7 @@ from typing import Any
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 from psycopg_pool.pool import ReturnConnection, WaitingClient
+from psycopg_pool.pool_async import StopWorker
 
 from trunkline.core.backoff import Backoff
 from trunkline.core.cursors import KeepingConnection
@@ -45,6 +46,11 @@ class AsyncPool(AsyncConnectionPool[EagerConnection]):
 
     _trouble: Exception | None = None
 
+    @property
+    def crowded(self) -> bool:
+        """Whether somebody waits for a connection."""
+        return bool(self._waiting)
+
     async def getconn(self, timeout: float | None = None) -> EagerConnection:
         """A connection; whoever waited in vain is told why the last try to connect failed."""
         try:
@@ -55,7 +61,7 @@ class AsyncPool(AsyncConnectionPool[EagerConnection]):
     async def putconn(self, conn: EagerConnection) -> None:
         """Take a connection back; whoever is cancelled meanwhile has given it back all the same."""
         giving = super().putconn(conn)
-        if self._waiting or self._lock.locked():
+        if self.crowded or self._lock.locked():
             await asyncio.shield(asyncio.create_task(giving))
         else:
             await giving
@@ -76,6 +82,9 @@ class AsyncPool(AsyncConnectionPool[EagerConnection]):
     async def _add_connection(self, attempt: Any, *rest: Any, **named: Any) -> None:
         attempt = attempt or Attempt(self.reconnect_timeout)
         await super()._add_connection(attempt, *rest, **named)
+        worker = asyncio.current_task()
+        if worker and worker.cancelling():  # by a loop that ends: psycopg's would go on for ever
+            self.run_task(StopWorker(self))
 
     async def _signal_stop_worker(self) -> list[asyncio.Task[None]]:
         # A loop that ends has cancelled them: who closes the pool then must not be cancelled too.

@@ -148,6 +148,22 @@ class SyncProducer:
             self._producer.send(value, key=key, headers=headers, partition=partition, topic=topic)
         )
 
+    def send_many(
+        self,
+        messages: Any,
+        *,
+        keys: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        topic: str | None = None,
+    ) -> None:
+        """Hand over messages as `append` takes them; waits and fails as `send`."""
+        self._call(
+            self._producer.send_many(
+                messages, keys=keys, headers=headers, partition=partition, topic=topic
+            )
+        )
+
     def flush(self) -> None:
         """Wait until everything handed over is durable."""
         self._call(self._producer.flush())

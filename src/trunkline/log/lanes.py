@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
 from trunkline.log.batches import pack_encoded
@@ -51,6 +51,13 @@ class Entry:
         return b",".join([b"null"] * self.n) if self.headers is None else self.headers[1:-1]
 
 
+class Stamp(NamedTuple):
+    """By which the log knows a batch again that is sent twice."""
+
+    producer_id: UUID
+    producer_seq: int
+
+
 @dataclass(slots=True, eq=False)
 class Lane:
     """The entries of one partition that are not yet under way."""
@@ -70,6 +77,11 @@ class Lane:
     """It has sent enough to be worth a function of its own."""
     without_own: int | None = None
     """The topic whose function of the partition's own could not be called."""
+
+    def stamp(self) -> Stamp:
+        """The number of the next batch, and whose."""
+        self.producer_seq += 1
+        return Stamp(self.producer_id, self.producer_seq)
 
 
 def combine(entries: list[Entry], codec: Codec) -> PackedBatch:

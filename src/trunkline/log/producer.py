@@ -1,13 +1,12 @@
 """`Producer`: many small sends become few record batches.
 
-One lane per partition; a lane has one batch under way at a time. What arrives meanwhile waits and
-goes out together with the next one, so concurrent callers share a commit (group commit) and a lone
-caller waits for nobody. Each batch carries the producer's id and a rising number: when the answer
-to a commit got lost it is sent again, and the log stores it once.
+One lane per partition. What arrives while a batch is under way waits and goes out together with the
+next one, so concurrent callers share a commit (group commit) and a lone caller waits for nobody.
+Only a full batch, which has no room for more, follows at once; see `trunkline.log.storing`.
 
 Memory is bounded by ``in_flight_bytes``: what is not yet acknowledged counts with its bytes and
-with what Python needs to hold it, and a send that does not fit waits for its turn. The batch that
-a lane has under way is there a second time, packed.
+with what Python needs to hold it, and a send that does not fit waits for its turn. The batches that
+a lane has under way, at most two, are there a second time, packed.
 """
 
 from __future__ import annotations
@@ -15,43 +14,26 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, SupportsFloat, SupportsIndex
-from uuid import uuid4
 
-from trunkline.core import telemetry
-from trunkline.core.errors import (
-    Conflict,
-    Forbidden,
-    Invalid,
-    SchemaMismatch,
-    TooLarge,
-    TrunklineError,
-    Unavailable,
-)
+from trunkline.core.errors import Invalid, TooLarge
 from trunkline.core.waiting import set_within
-from trunkline.log import calls
 from trunkline.log.batches import Codec, encoded_headers, partition_of, route
 from trunkline.log.columns import columns, encode
-from trunkline.log.lanes import Entry, Lane, combine
+from trunkline.log.lanes import Entry, Lane
 from trunkline.log.models import Appended
+from trunkline.log.storing import Storing
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from trunkline.core.calls import Call
     from trunkline.core.db import AsyncDb
     from trunkline.core.listen import Notifier
-    from trunkline.log.batches import PackedBatch
     from trunkline.log.columns import Columns
-    from trunkline.log.models import Topic
     from trunkline.log.topics import Known, Topics
-
-logger = telemetry.get_logger(__name__)
 
 Text = bytes | str
 
 _COMPANY = 100  # messages: a batch that is larger waits for no more
-_BUSY_AFTER = 10  # sends: what a session pays to plan a partition's own function is earned by then
-_BUSY_MOST = 32  # lanes: each such function takes some 300 kB of every session that calls it
 
 
 class Producer:
@@ -84,23 +66,25 @@ class Producer:
                 raise Invalid(f"{name} must be a whole number of at least 1, got {value!r}.")
         if not isinstance(linger, SupportsFloat) or linger < 0:
             raise Invalid(f"linger is a number of seconds, not negative, got {linger!r}.")
-        self._db = db
         self._topics = topics
-        self._notifier = notifier
         self._topic = topic
         self._linger = linger
         self._batch_messages = batch_messages
         self._batch_bytes = batch_bytes
         self._in_flight_bytes = in_flight_bytes
-        self._codec = None if codec is None else Codec.parse(codec)
-        self._idempotent = idempotent
+        self._storing = Storing(
+            db,
+            topics,
+            notifier,
+            codec=None if codec is None else Codec.parse(codec),
+            idempotent=idempotent,
+            settled=self._settled,
+        )
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._turn = 0
-        self._busy = 0
         self._in_flight = 0
         self._room = asyncio.Event()
         self._queue = asyncio.Lock()
-        self._failure: Exception | None = None
         self.closed = False
 
     async def send(
@@ -117,9 +101,7 @@ class Producer:
         Waits while ``in_flight_bytes`` are under way. A failure comes from the future, and also
         from the next `flush`, so that nobody needs to look at futures.
         """
-        name = self._topic if topic is None else topic
-        if name is None:
-            raise Invalid("send() needs a topic: the producer was made without one.")
+        name = self._named("send", topic)
         known = await self._topics.get(name)
         encoded, encoded_key = encode("value", value), encode("key", key)
         size = _check_message(known, encoded, encoded_key)
@@ -140,6 +122,24 @@ class Producer:
         await self._enqueue(name, partition, entry)
         return entry.answer
 
+    async def send_many(
+        self,
+        messages: Any,
+        *,
+        keys: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        topic: str | None = None,
+    ) -> list[asyncio.Future[Appended]]:
+        """Hand over messages as `append` takes them; a future per partition has their offsets.
+
+        Waits and fails as `send`, and takes far less time than to send one after the other.
+        """
+        name = self._named("send_many", topic)
+        return await self._hand_over(
+            name, messages, keys, headers, partition, codec=None, background=True
+        )
+
     async def append(
         self,
         topic: str,
@@ -151,17 +151,9 @@ class Producer:
         codec: str | None = None,
     ) -> list[Appended]:
         """Append messages and wait until they are durable; one answer per partition."""
-        known = await self._topics.get(topic)
-        chosen = self._codec_of(known) if codec is None else Codec.parse(codec)
-        rows = columns(messages, keys, headers)
-        _check_size(known, rows.largest)
-        entries = [
-            (to, self._entry(known, share, chosen))
-            for to, share in self._shares(known, rows, partition)
-        ]
-        for to, entry in entries:
-            await self._enqueue(topic, to, entry)
-        answers = [entry.answer for _, entry in entries]
+        answers = await self._hand_over(
+            topic, messages, keys, headers, partition, codec=codec, background=False
+        )
         if len(answers) == 1:
             return [await answers[0]]
         results = await asyncio.gather(*answers, return_exceptions=True)
@@ -180,7 +172,7 @@ class Producer:
                 lane.full.set()
                 self._room.clear()
                 await self._room.wait()
-        failure, self._failure = self._failure, None
+        failure, self._storing.failure = self._storing.failure, None
         if failure is not None:
             raise failure
 
@@ -200,6 +192,35 @@ class Producer:
     ) -> None:
         await self.close()
 
+    def _named(self, method: str, topic: str | None) -> str:
+        name = self._topic if topic is None else topic
+        if name is None:
+            raise Invalid(f"{method}() needs a topic: the producer was made without one.")
+        return name
+
+    async def _hand_over(
+        self,
+        topic: str,
+        messages: Any,
+        keys: Any,
+        headers: Any,
+        partition: int | None,
+        *,
+        codec: str | None,
+        background: bool,
+    ) -> list[asyncio.Future[Appended]]:
+        known = await self._topics.get(topic)
+        chosen = self._storing.codec_of(known) if codec is None else Codec.parse(codec)
+        rows = columns(messages, keys, headers)
+        _check_size(known, rows.largest)
+        entries = [
+            (to, self._entry(known, share, chosen, background=background))
+            for to, share in self._shares(known, rows, partition)
+        ]
+        for to, entry in entries:
+            await self._enqueue(topic, to, entry)
+        return [entry.answer for _, entry in entries]
+
     def _shares(
         self, known: Known, rows: Columns, partition: int | None
     ) -> list[tuple[int, Columns]]:
@@ -211,24 +232,23 @@ class Producer:
         routes = route(rows.key_list(), known.topic.partitions, keyless=keyless)
         return [(to, rows.take(indices)) for to, indices in enumerate(routes) if indices]
 
-    def _entry(self, known: Known, rows: Columns, codec: Codec) -> Entry:
+    def _entry(self, known: Known, rows: Columns, codec: Codec, *, background: bool) -> Entry:
         if (
             rows.arrow
             or len(rows.values) >= self._batch_messages
             or rows.size >= self._batch_bytes
-            or codec is not self._codec_of(known)
+            or codec is not self._storing.codec_of(known)
         ):
             batch = rows.pack(codec)  # it goes alone anyway
-            return Entry(batch.n, batch.size, packed=batch)
+            return Entry(batch.n, batch.size, packed=batch, background=background)
         headers = encoded_headers(rows.headers)
-        return Entry(len(rows.values), rows.size, rows.values, rows.keys, headers)
+        return Entry(
+            len(rows.values), rows.size, rows.values, rows.keys, headers, background=background
+        )
 
     def _next_partition(self, known: Known) -> int:
         self._turn += 1
         return self._turn % known.topic.partitions
-
-    def _codec_of(self, known: Known) -> Codec:
-        return Codec.parse(known.topic.codec) if self._codec is None else self._codec
 
     async def _enqueue(self, topic: str, partition: int, entry: Entry) -> None:
         if not isinstance(partition, int) or isinstance(partition, bool):
@@ -264,17 +284,10 @@ class Producer:
             elif lane.n < _COMPANY:
                 await asyncio.sleep(0)  # whoever is about to send comes along
             entries = self._take(lane)
-            if not self._fills_a_batch(lane):
-                lane.full.clear()
-            try:
-                await self._store(lane, entries)
-            except asyncio.CancelledError:
-                self._abandon(lane, entries)
-                raise
-            except Exception as error:  # noqa: BLE001 - it belongs to the callers
-                self._fail(entries, error)
-            finally:
-                self._settle(lane, entries)
+            if self._fills_a_batch(lane):
+                await self._storing.stream(lane, entries, partial(self._take_full, lane))
+            else:
+                await self._storing.store(lane, entries)
         lane.task = None
 
     def _drained(self, lane: Lane, task: asyncio.Task[None]) -> None:
@@ -284,23 +297,18 @@ class Producer:
             left = [*lane.waiting]
             lane.waiting.clear()
             lane.n = lane.size = 0
-            self._abandon(lane, left)
-            self._settle(lane, left)
+            self._storing.abandon(lane, left)
 
-    def _abandon(self, lane: Lane, entries: list[Entry]) -> None:
-        """Tell whoever waits, and the log: perhaps nobody does."""
-        error = _ended()
-        if lost := sum(entry.n for entry in entries if not entry.answer.done()):
-            logger.error(str(error), topic=lane.topic, partition=lane.partition, messages=lost)
-        self._fail(entries, error)
-
-    def _settle(self, lane: Lane, entries: list[Entry]) -> None:
+    def _settled(self, lane: Lane, entries: list[Entry]) -> None:
         self._in_flight -= sum(entry.weight for entry in entries)
         lane.settled += len(entries)
         self._room.set()
 
     def _fills_a_batch(self, lane: Lane) -> bool:
         return lane.n >= self._batch_messages or lane.size >= self._batch_bytes
+
+    def _take_full(self, lane: Lane) -> list[Entry]:
+        return self._take(lane) if self._fills_a_batch(lane) else []
 
     def _take(self, lane: Lane) -> list[Entry]:
         entries = [lane.waiting.popleft()]
@@ -318,84 +326,9 @@ class Producer:
             size += entry.size
         lane.n -= n
         lane.size -= size
+        if not self._fills_a_batch(lane):
+            lane.full.clear()
         return entries
-
-    async def _store(self, lane: Lane, entries: list[Entry]) -> None:
-        known = await self._topics.get(lane.topic)
-        try:
-            batch = entries[0].packed or combine(entries, self._codec_of(known))
-            first = await self._append(lane, batch, known.topic)
-        except (Unavailable, Conflict, asyncio.CancelledError):
-            # nobody knows whether it is stored: what follows must not be taken for its repeat
-            lane.producer_id = uuid4()
-            raise
-        except (Invalid, TooLarge) as error:
-            self._topics.forget(lane.topic)
-            if len(entries) == 1:
-                self._fail(entries, error)
-                return
-            middle = len(entries) // 2  # one bad entry must not harm its company: find it
-            await self._store(lane, entries[:middle])
-            await self._store(lane, entries[middle:])
-            return
-        except TrunklineError:
-            self._topics.forget(lane.topic)
-            raise
-        self._notifier.notify(f"log:{lane.topic}:{lane.partition}")
-        telemetry.counter("log_appended_messages", topic=lane.topic).inc(batch.n)
-        for entry in entries:
-            if not entry.answer.done():
-                entry.answer.set_result(
-                    Appended(lane.topic, lane.partition, first, first + entry.n - 1)
-                )
-            first += entry.n
-
-    async def _append(self, lane: Lane, batch: PackedBatch, topic: Topic) -> int:
-        lane.producer_seq += 1
-        early = topic.early_release
-
-        def call(topic_id: int | None) -> Call[tuple[int, int]]:
-            return calls.append_batch(
-                lane.topic,
-                lane.partition,
-                batch,
-                producer_id=lane.producer_id if self._idempotent else None,
-                producer_seq=lane.producer_seq if self._idempotent else None,
-                release_early=early,
-                topic_id=topic_id,
-            )
-
-        if self._has_own(lane, topic):
-            try:
-                return (await self._db.run(call(topic.topic_id)))[0]
-            except (SchemaMismatch, Forbidden):
-                lane.without_own = topic.topic_id
-        # In one session: a crash that loses what was released early also ends the session.
-        return (await self._db.run(call(None), then=calls.flush() if early else None))[0]
-
-    def _has_own(self, lane: Lane, topic: Topic) -> bool:
-        if not lane.busy and lane.settled >= _BUSY_AFTER and self._busy < _BUSY_MOST:
-            lane.busy = True
-            self._busy += 1
-        return lane.busy and not (
-            topic.early_release or topic.compact or lane.without_own == topic.topic_id
-        )
-
-    def _fail(self, entries: list[Entry], error: Exception) -> None:
-        for entry in entries:
-            stored = entry.answer.done() and not entry.answer.cancelled()
-            if entry.background and not stored and self._failure is None:
-                self._failure = error
-            if not entry.answer.done():
-                entry.answer.set_exception(error)
-                entry.answer.exception()  # it counts as seen: flush() and append() raise it
-
-
-def _ended() -> Unavailable:
-    return Unavailable(
-        "the program ended before the message was acknowledged.",
-        hint="It may be stored or not. Flush, or close the connection, before the loop ends.",
-    )
 
 
 def _check_message(known: Known, value: bytes | None, key: bytes | None) -> int:
