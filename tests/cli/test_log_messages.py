@@ -125,6 +125,22 @@ def test_a_message_that_is_too_large_is_named_by_its_line(cli: Cli, append: Appe
     assert answer.rows[0]["messages"] == 1
 
 
+def test_lines_before_one_that_is_refused_are_stored(cli: Cli, append: Append) -> None:
+    answer = append("orders", "a:1\nb:2\nc\nd:4\n", "--key-separator", ":", "-p", "0")
+    assert answer.code == 2
+    assert 'line 3 has no ":"' in answer.err
+    assert answer.rows[0]["messages"] == 2
+    assert [row["value"] for row in cli("log", "read", "orders", "-p", "0").rows] == ["1", "2"]
+
+
+def test_lines_without_keys_are_spread_over_the_partitions(cli: Cli, append: Append) -> None:
+    cli("log", "create", "wide", "--partitions", "3")
+    rows = append("wide", "".join(f"{n}\n" for n in range(1, 11))).rows
+    assert [(row["partition"], row["messages"]) for row in rows] == [(0, 3), (1, 4), (2, 3)]
+    third = cli("log", "read", "wide", "--partition", "2").rows
+    assert [row["value"] for row in third] == ["2", "5", "8"]
+
+
 def test_no_lines_are_no_messages(append: Append) -> None:
     assert append("orders", "").rows == []
 

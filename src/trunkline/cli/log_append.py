@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +16,10 @@ from trunkline.cli.output import say
 from trunkline.core.words import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trunkline.log.models import Appended
+    from trunkline.log.producer import Producer
 
 
 def add_to(app: typer.Typer) -> None:
@@ -89,22 +93,53 @@ class Shape:
     partition: int | None
     tombstones: bool
 
-    def message(self, line: bytes, number: int) -> dict[str, Any]:
-        """The arguments of a send."""
+    def key_and_value(self, line: bytes, number: int) -> tuple[bytes | None, bytes]:
+        """What a line says; ``number`` is for whoever has to find it."""
         from trunkline.core.errors import Invalid
 
-        key, value = self.key, line
-        if self.separator is not None:
-            key, found, value = line.partition(self.separator)
-            if not found:
-                between = self.separator.decode(errors="backslashreplace")
-                raise Invalid(f'line {number} has no "{between}" between key and value.')
-        return {
-            "value": None if self.tombstones and not value else value,
-            "key": key,
-            "headers": self.headers,
-            "partition": self.partition,
-        }
+        if self.separator is None:
+            return self.key, line
+        key, found, value = line.partition(self.separator)
+        if not found:
+            between = self.separator.decode(errors="backslashreplace")
+            raise Invalid(f'line {number} has no "{between}" between key and value.')
+        return key, value
+
+    async def send(
+        self,
+        producer: "Producer",
+        lines: list[bytes],
+        numbers: range,
+        partition: int | None,
+        note: "Callable[[asyncio.Future[Appended]], None]",
+    ) -> None:
+        """Hand lines over, all at once; where one of them is refused, up to that one."""
+        from trunkline.core.errors import Invalid, TooLarge, TrunklineError
+
+        if not self.tombstones:
+            with suppress(Invalid, TooLarge):
+                pairs = list(map(self.key_and_value, lines, numbers))
+                for answer in await producer.send_many(
+                    [value for _, value in pairs],
+                    keys=None if pairs[0][0] is None else [key for key, _ in pairs],
+                    headers=None if self.headers is None else [self.headers] * len(pairs),
+                    partition=partition,
+                ):
+                    answer.add_done_callback(note)
+                return
+        for line, number in zip(lines, numbers, strict=True):
+            key, value = self.key_and_value(line, number)
+            try:
+                answer = await producer.send(
+                    None if self.tombstones and not value else value,
+                    key=key,
+                    headers=self.headers,
+                    partition=partition,
+                )
+            except TrunklineError as error:
+                error.message = f"line {number}: {error.message}"
+                raise
+            answer.add_done_callback(note)
 
 
 @dataclass(slots=True)
@@ -117,14 +152,15 @@ class Receipts:
     _counts: dict[int, list[int]] = field(default_factory=dict)
 
     def note(self, answer: "asyncio.Future[Appended]") -> None:
-        """A message is durable, or will never be."""
+        """Messages are durable, or will never be."""
         if answer.cancelled() or answer.exception() is not None:
             self.failed = True
             return
         stored = answer.result()
-        self.messages += 1
+        n = stored.last_offset - stored.first_offset + 1
+        self.messages += n
         count = self._counts.setdefault(stored.partition, [0, stored.first_offset, 0])
-        count[0] += 1
+        count[0] += n
         count[1] = min(count[1], stored.first_offset)
         count[2] = max(count[2], stored.last_offset)
 
@@ -145,24 +181,22 @@ class Receipts:
 async def _append(
     invocation: Invocation, source: Source, shape: Shape, receipts: Receipts, codec: str | None
 ) -> None:
-    from trunkline.core.errors import TrunklineError
-
     async with invocation.platform() as platform:
-        await platform.log.describe(receipts.topic)  # a wrong name is told before anything is read
+        # a wrong name is told before anything is read
+        partitions = len(await platform.log.describe(receipts.topic))
         if source.typed:
             say("Type messages, one per line; ctrl-D ends.")
+        keyed = shape.key is not None or shape.separator is not None
+        spread = 1 if keyed or shape.partition is not None else partitions
         async with platform.log.producer(receipts.topic, codec=codec) as producer:
-            number = 0
+            number = 1
             async for some in lines(source):
-                for line in some:
-                    number += 1
-                    message = shape.message(line, number)
-                    try:
-                        answer = await producer.send(**message)
-                    except TrunklineError as error:
-                        error.message = f"line {number}: {error.message}"
-                        raise
-                    answer.add_done_callback(receipts.note)
+                for part in range(min(spread, len(some))):
+                    share = some[part::spread]
+                    numbers = range(number + part, number + len(some), spread)
+                    to = (numbers[0] % spread) if spread > 1 else shape.partition
+                    await shape.send(producer, share, numbers, to, receipts.note)
+                number += len(some)
                 if receipts.failed:
                     break
                 await asyncio.sleep(0)

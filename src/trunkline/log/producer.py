@@ -37,10 +37,14 @@ _COMPANY = 100  # messages: a batch that is larger waits for no more
 
 
 class Producer:
-    """Sends messages in the background; see the module for what it promises.
+    """Sends messages in the background: each partition's in order, and once, however often the
+    connection breaks.
 
     ``linger`` seconds are waited for company before a batch goes out; with 0 only what gathers
-    while another batch is under way goes together.
+    while another batch is under way goes together. A batch is full with ``batch_messages`` or
+    ``batch_bytes`` and then follows the one before it at once. A send waits while
+    ``in_flight_bytes`` are not yet acknowledged. Without ``idempotent`` a batch whose answer got
+    lost is told as `Unavailable`, and is not sent again.
     """
 
     def __init__(

@@ -1,10 +1,16 @@
-"""Cells `append` and `single`: how fast messages go in."""
+"""Cells `append` and `single`: how fast messages go in.
+
+Some of ours make one call after the other, as the baseline does; those of a producer hand over the
+next batch while the last is under way, and each turn ends when all are durable.
+"""
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
+from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from trunkline.log.batches import Codec, pack
@@ -12,6 +18,7 @@ from trunkline.log.bench.least import Least
 from trunkline.log.bench.measure import (
     Contender,
     Row,
+    Slice,
     Target,
     calling,
     compare_all,
@@ -25,23 +32,28 @@ if TYPE_CHECKING:
     from trunkline.log.bench.lab import Lab
     from trunkline.log.bench.measure import Side
 
+_IN_FLIGHT = 4 << 20  # bytes: a producer need not be far ahead to have the next batch at hand
+
 
 async def append(lab: Lab) -> AsyncGenerator[Row]:
     """Batches of 500 from one writer, of 5000 from two processes, small and large messages."""
     small, large = make_messages(500, size=100), make_messages(500, size=1024)
-    one = "100 B, batch 500, one writer"
+    one, keys = "100 B, batch 500, one writer", make_keys(500)
+    fast, numbered = Target(at_least=3), Target(at_least=2.3)
     contenders = {
-        f"{one}, bare": Contender(_bare(lab, small, Codec.NONE), Target(at_least=3)),
+        f"{one}, bare, producer": Contender(_producer(lab, small, idempotent=False), fast),
+        f"{one}, bare, producer, zstd": Contender(
+            _producer(lab, small, idempotent=False, codec="zstd"), fast
+        ),
+        f"{one}, keys, idempotent, producer": Contender(_producer(lab, small, keys), numbered),
+        f"{one}, keys, idempotent, producer, zstd": Contender(
+            _producer(lab, small, keys, codec="zstd"), numbered
+        ),
+        f"{one}, bare": Contender(_bare(lab, small, Codec.NONE), fast),
         f"{one}, bare, zstd": Contender(_bare(lab, small, Codec.ZSTD)),
-        f"{one}, keys, idempotent": Contender(
-            _idempotent(lab, small, make_keys(500)), Target(at_least=2.3)
-        ),
-        f"{one}, keys, idempotent, zstd": Contender(
-            _idempotent(lab, small, make_keys(500), Codec.ZSTD)
-        ),
-        f"{one}, keys, log.append": Contender(
-            _producer(lab, small, make_keys(500)), Target(at_least=2.3)
-        ),
+        f"{one}, keys, idempotent": Contender(_idempotent(lab, small, keys), numbered),
+        f"{one}, keys, idempotent, zstd": Contender(_idempotent(lab, small, keys, Codec.ZSTD)),
+        f"{one}, keys, log.append": Contender(_appending(lab, small, keys), numbered),
     }
     for row in await _compare(lab, one, small, contenders):
         yield row
@@ -49,6 +61,10 @@ async def append(lab: Lab) -> AsyncGenerator[Row]:
         yield row
     one, enough = "1 KB, batch 500, one writer", Target(at_least=1.3)
     contenders = {
+        f"{one}, bare, producer": Contender(_producer(lab, large, idempotent=False), enough),
+        f"{one}, bare, producer, zstd": Contender(
+            _producer(lab, large, idempotent=False, codec="zstd"), enough
+        ),
         f"{one}, bare": Contender(_bare(lab, large, Codec.NONE), enough),
         f"{one}, bare, zstd": Contender(_bare(lab, large, Codec.ZSTD), enough),
     }
@@ -74,7 +90,7 @@ async def single(lab: Lab) -> AsyncGenerator[Row]:
     messages = make_messages(1, size=100)
     contenders = {
         "100 B, one message per call, blocking": Contender(_bare(lab, messages, Codec.NONE)),
-        "100 B, one message per call, log.append": Contender(_producer(lab, messages, None)),
+        "100 B, one message per call, log.append": Contender(_appending(lab, messages, None)),
     }
     for row in await compare_all(lab, "single", contenders, baseline=_baseline(lab, messages)):
         yield row
@@ -106,7 +122,31 @@ def _idempotent(
     return calling(work)
 
 
-def _producer(lab: Lab, messages: list[bytes], keys: list[bytes] | None) -> Side:
+def _producer(
+    lab: Lab, messages: list[bytes], keys: list[bytes] | None = None, **options: Any
+) -> Side:
+    """A producer whose batches are full; all that it was handed is durable when its turn ends."""
+    topic, most = lab.create("produced"), len(messages)
+    producer = lab.log.producer(topic, batch_messages=most, in_flight_bytes=_IN_FLIGHT, **options)
+
+    async def side(seconds: float) -> Slice:
+        latencies: list[float] = []
+
+        def note(sent: float, _answer: object) -> None:
+            latencies.append(time.perf_counter() - sent)
+
+        begin = now = time.perf_counter()
+        while now - begin < seconds:
+            (answer,) = await producer.send_many(messages, keys=keys)
+            answer.add_done_callback(partial(note, now))
+            now = time.perf_counter()
+        await producer.flush()
+        return Slice(most * len(latencies), time.perf_counter() - begin, latencies)
+
+    return side
+
+
+def _appending(lab: Lab, messages: list[bytes], keys: list[bytes] | None) -> Side:
     """What `Log.append` does in an event loop: lanes, wake-ups, counters."""
     topic = lab.create("keyed")
 
