@@ -18,6 +18,7 @@ _RELEASE_EVERY = 0.05  # seconds: so late an event may be that waited for its ti
 _RELEASE_LATEST = 1.0  # seconds: the server's clock may be stepped forward
 _SHORTEST, _LONGEST = 0.002, 0.025  # seconds between two ticks while events come
 _PER_EVENT = 0.0005  # seconds: when very many come, fewer ticks leave more to publishers
+_REST = 2.0  # times what a tick took: where cores are short, more ticks would make all of them late
 
 
 class BrokerSequencer(Service):
@@ -50,6 +51,8 @@ class BrokerSequencer(Service):
     async def _number(self) -> int:
         # what was committed may be an event that waits for its time, and not for long
         self._release_at = min(self._release_at, self._released_at + _RELEASE_EVERY)
+        began = time.monotonic()
         numbered = await self._db.run(calls.tick())
-        self.pause = min(max(_SHORTEST, numbered * _PER_EVENT), _LONGEST)
+        took = time.monotonic() - began
+        self.pause = min(max(_SHORTEST, numbered * _PER_EVENT, took * _REST), _LONGEST)
         return numbered

@@ -93,12 +93,12 @@ class Storing:
         self, lane: Lane, entries: list[Entry], following: Callable[[], list[Entry]]
     ) -> None:
         """Store entries, and the full batches that follow as long as there are any."""
-        if not await self._may_stream(lane):
-            await self.store(lane, entries)
-            return
         sent: Sent = deque([(entries, lane.stamp())])
         try:
-            await self._stream(lane, sent, following)
+            if await self._may_stream(lane):
+                await self._stream(lane, sent, following)
+            else:
+                await self._store_each(lane, sent)
         except asyncio.CancelledError:
             for left, _ in sent:
                 self.abandon(lane, left)
@@ -123,9 +123,7 @@ class Storing:
         try:
             await self._send_and_hear(lane, sent, following)
         except _Refused:  # and so was what follows it
-            while sent:
-                entries, _ = sent.popleft()
-                await self.store(lane, entries)
+            await self._store_each(lane, sent)
         except Exception as error:  # noqa: BLE001 - it belongs to the callers
             given = lane.producer_seq
             while sent:
@@ -137,6 +135,11 @@ class Storing:
                     await self.store(lane, entries, stamp)
                 else:  # the one ahead was stored in parts, that is, not before: nor was this
                     await self.store(lane, entries)
+
+    async def _store_each(self, lane: Lane, sent: Sent) -> None:
+        while sent:
+            entries, _ = sent.popleft()
+            await self.store(lane, entries)
 
     async def _send_and_hear(
         self, lane: Lane, sent: Sent, following: Callable[[], list[Entry]]
@@ -153,9 +156,8 @@ class Storing:
                 if fresh:
                     entries, stamp = sent[-1]
                     known = await self._topics.get(lane.topic)
-                    topic, batch = known.topic, self._batch(entries, known)
-                    own = self._has_own(lane, topic)
-                    await pipeline.send(self._call(lane, batch, stamp, topic, own=own))
+                    batch, own = self._batch(entries, known), self._own(lane, known.topic)
+                    await pipeline.send(self._call(lane, batch, stamp, own))
                 fresh = more()
                 if not fresh:
                     try:
@@ -196,17 +198,24 @@ class Storing:
         return entries[0].packed or combine(entries, self.codec_of(known))
 
     async def _append(self, lane: Lane, batch: PackedBatch, stamp: Stamp, topic: Topic) -> int:
-        if self._has_own(lane, topic):
+        if own := self._own(lane, topic):
             try:
-                return (await self._db.run(self._call(lane, batch, stamp, topic, own=True)))[0]
+                return (await self._db.run(self._call(lane, batch, stamp, own)))[0]
             except (SchemaMismatch, Forbidden):
-                lane.without_own = topic.topic_id
+                lane.without_own = own
+        early = topic.early_release
+        call = self._call(lane, batch, stamp, release_early=early)
         # In one session: a crash that loses what was released early also ends the session.
-        then = calls.flush() if topic.early_release else None
-        return (await self._db.run(self._call(lane, batch, stamp, topic, own=False), then=then))[0]
+        return (await self._db.run(call, then=calls.flush() if early else None))[0]
 
     def _call(
-        self, lane: Lane, batch: PackedBatch, stamp: Stamp, topic: Topic, *, own: bool
+        self,
+        lane: Lane,
+        batch: PackedBatch,
+        stamp: Stamp,
+        own: int | None = None,
+        *,
+        release_early: bool = False,
     ) -> Call[tuple[int, int]]:
         return calls.append_batch(
             lane.topic,
@@ -214,17 +223,17 @@ class Storing:
             batch,
             producer_id=stamp.producer_id if self._idempotent else None,
             producer_seq=stamp.producer_seq if self._idempotent else None,
-            release_early=topic.early_release,
-            topic_id=topic.topic_id if own else None,
+            release_early=release_early,
+            topic_id=own,
         )
 
-    def _has_own(self, lane: Lane, topic: Topic) -> bool:
+    def _own(self, lane: Lane, topic: Topic) -> int | None:
+        """The topic whose function of the partition's own is to be called, if that is so."""
         if not lane.busy and lane.settled >= _BUSY_AFTER and self._busy < _BUSY_MOST:
             lane.busy = True
             self._busy += 1
-        return lane.busy and not (
-            topic.early_release or topic.compact or lane.without_own == topic.topic_id
-        )
+        plain = not (topic.early_release or topic.compact or lane.without_own == topic.topic_id)
+        return topic.topic_id if lane.busy and plain else None
 
     def _tell(self, lane: Lane, entries: list[Entry], first: int) -> None:
         """Tell everybody: these are stored, from this offset on."""

@@ -6,9 +6,7 @@ next batch while the last is under way, and each turn ends when all are durable.
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
-from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -18,21 +16,18 @@ from trunkline.log.bench.least import Least
 from trunkline.log.bench.measure import (
     Contender,
     Row,
-    Slice,
     Target,
     calling,
     compare_all,
 )
 from trunkline.log.bench.messages import make_keys, make_messages
-from trunkline.log.bench.writers import Plan, start_writers
+from trunkline.log.bench.writers import IN_FLIGHT_BYTES, Plan, handing_over, start_writers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from trunkline.log.bench.lab import Lab
     from trunkline.log.bench.measure import Side
-
-_IN_FLIGHT = 4 << 20  # bytes: a producer need not be far ahead to have the next batch at hand
 
 
 async def append(lab: Lab) -> AsyncGenerator[Row]:
@@ -126,24 +121,13 @@ def _producer(
     lab: Lab, messages: list[bytes], keys: list[bytes] | None = None, **options: Any
 ) -> Side:
     """A producer whose batches are full; all that it was handed is durable when its turn ends."""
-    topic, most = lab.create("produced"), len(messages)
-    producer = lab.log.producer(topic, batch_messages=most, in_flight_bytes=_IN_FLIGHT, **options)
-
-    async def side(seconds: float) -> Slice:
-        latencies: list[float] = []
-
-        def note(sent: float, _answer: object) -> None:
-            latencies.append(time.perf_counter() - sent)
-
-        begin = now = time.perf_counter()
-        while now - begin < seconds:
-            (answer,) = await producer.send_many(messages, keys=keys)
-            answer.add_done_callback(partial(note, now))
-            now = time.perf_counter()
-        await producer.flush()
-        return Slice(most * len(latencies), time.perf_counter() - begin, latencies)
-
-    return side
+    producer = lab.log.producer(
+        lab.create("produced"),
+        batch_messages=len(messages),
+        in_flight_bytes=IN_FLIGHT_BYTES,
+        **options,
+    )
+    return handing_over(producer, messages, keys)
 
 
 def _appending(lab: Lab, messages: list[bytes], keys: list[bytes] | None) -> Side:
@@ -169,7 +153,10 @@ async def _two_writers(lab: Lab) -> list[Row]:
     topics = {codec: lab.create(f"writers-{codec}") for codec in targets}
     with start_writers(Plan(lab.dsn, topics, batch=5000, size=100), n=2) as writers:
         contenders = {
-            f"100 B, batch 5000, two writers, {codec}": Contender(writers.side(codec), target)
+            f"100 B, batch 5000, two writers{how}, {codec}": Contender(
+                writers.side(f"{codec}{how}"), target
+            )
+            for how in (", producer", "")
             for codec, target in targets.items()
         }
         return await compare_all(lab, "append", contenders, baseline=writers.side("baseline"))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trunkline.log.bench.baseline import Baseline
@@ -18,6 +20,34 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from trunkline.log.bench.measure import Side
+    from trunkline.log.producer import Producer
+
+IN_FLIGHT_BYTES = 4 << 20  # a producer need not be far ahead to have the next batch at hand
+
+
+def handing_over(
+    producer: Producer, messages: list[bytes], keys: list[bytes] | None = None
+) -> Side:
+    """A side that hands over the next messages while others are under way.
+
+    Its turn ends when all are durable.
+    """
+
+    async def side(seconds: float) -> Slice:
+        latencies: list[float] = []
+
+        def note(sent: float, _answer: object) -> None:
+            latencies.append(time.perf_counter() - sent)
+
+        begin = now = time.perf_counter()
+        while now - begin < seconds:
+            (answer,) = await producer.send_many(messages, keys=keys)
+            answer.add_done_callback(partial(note, now))
+            now = time.perf_counter()
+        await producer.flush()
+        return Slice(len(messages) * len(latencies), time.perf_counter() - begin, latencies)
+
+    return side
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +89,7 @@ class Writers:
         self._pipes = pipes
 
     def side(self, name: str) -> Side:
-        """All writers at once: for the baseline, or for us with a codec."""
+        """All writers at once: the baseline's, or ours by codec and by how they append."""
 
         async def side(seconds: float) -> Slice:
             for pipe in self._pipes:
@@ -94,6 +124,11 @@ async def _serve(pipe: Connection[Any, Any], plan: Plan, number: int) -> None:
             return baseline.append(messages)
 
         sides = {codec: ours(topic, codec) for codec, topic in plan.topics.items()}
+        for codec, topic in plan.topics.items():
+            producer = log.producer(
+                topic, batch_messages=plan.batch, in_flight_bytes=IN_FLIGHT_BYTES, codec=codec
+            )
+            sides[f"{codec}, producer"] = handing_over(producer, messages)
         sides["baseline"] = calling(theirs)
         while (turn := pipe.recv()) is not None:
             name, seconds = turn
