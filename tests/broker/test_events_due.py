@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import pytest
 from tests.broker.steps import events, payloads, publish, tick
 from tests.fixtures.asking import ask, call, column, refused
 
+from trunkline.broker import services
 from trunkline.broker.services import BrokerSequencer
 from trunkline.core.db import AsyncDb
 from trunkline.core.service import Loop
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.fixtures.asking import Session
+
+    from trunkline.core.calls import Call
+
+T = TypeVar("T")
 
 
 def release(session: Session, **given: int) -> int:
@@ -203,16 +209,36 @@ async def test_the_sequencer_releases_on_time_and_numbers_what_is_there(
 
 
 async def test_the_sequencer_numbers_at_once_what_is_little_and_less_often_what_is_much(
+    clean_dsn: str, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "_REST", 0.0)
+    pauses = await _pauses(AsyncDb(clean_dsn), session, 1, 10, 1_000)
+    assert 0 < pauses[0] < pauses[1] < pauses[2] < 0.05
+
+
+class SlowDb(AsyncDb):
+    """A server that is short of cores."""
+
+    async def run(self, call: Call[T], **options: Any) -> T:
+        await asyncio.sleep(0.008)
+        return await super().run(call, **options)
+
+
+async def test_the_sequencer_rests_for_longer_where_a_tick_takes_long(
     clean_dsn: str, session: Session
 ) -> None:
-    db = AsyncDb(clean_dsn)
+    (pause,) = await _pauses(SlowDb(clean_dsn), session, 1)
+    assert 0.016 <= pause < 0.05
+
+
+async def _pauses(db: AsyncDb, session: Session, *numbers: int) -> list[float]:
     service = BrokerSequencer(db)
     pauses = []
-    for number in (1, 10, 1_000):
+    for number in numbers:
         session.execute(
             "select trunkline.broker_publish('a', '1') from generate_series(1, %s)", [number]
         )
         assert await service.run_once() == number
         pauses.append(service.pause)
     await db.close()
-    assert 0 < pauses[0] < pauses[1] < pauses[2] < 0.05
+    return pauses
