@@ -6,7 +6,6 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import pytest
 from tests.broker.steps import events, payloads, publish, tick
 from tests.fixtures.asking import ask, call, column, refused
 
@@ -18,6 +17,7 @@ from trunkline.core.service import Loop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pytest
     from tests.fixtures.asking import Session
 
     from trunkline.core.calls import Call
