@@ -38,7 +38,23 @@ async def produce(tl: Platform, name: str) -> None:
                 at = await answer
                 say(value, at.partition, at.first_offset)
 
-    await asyncio.gather(*(one_by_one(task) for task in range(3)), in_the_background())
+    async def in_streams() -> None:
+        producer = tl.log.producer("orders", batch_messages=5)
+        number = 0
+        while True:
+            sent = []
+            for _ in range(8):
+                values = [f"{name}/stream/{number + place}" for place in range(5)]
+                sent += [(values, *await producer.send_many(values, partition=0))]
+                number += 5
+            for values, answer in sent:
+                at = await answer
+                for offset, value in enumerate(values, at.first_offset):
+                    say(value, at.partition, offset)
+
+    await asyncio.gather(
+        *(one_by_one(task) for task in range(3)), in_the_background(), in_streams()
+    )
 
 
 async def consume(tl: Platform) -> None:

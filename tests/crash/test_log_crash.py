@@ -151,7 +151,7 @@ async def test_crashes_of_server_and_consumers_lose_nothing_and_double_nothing(
             )
 
         for victim in ("server", "consumer", "consumer and server"):
-            await more(chance.randrange(10, 100))
+            await more(chance.randrange(50, 300))
             if "consumer" in victim:
                 consumers.pop(chance.randrange(2)).end()
                 consumers.append(start("consume", dsn))
@@ -174,6 +174,10 @@ async def test_crashes_of_server_and_consumers_lose_nothing_and_double_nothing(
             for value, partition, offset in map(str.split, worker.lines)
         }
         assert acknowledged <= set(messages)
+        for name in ("a", "b"):
+            streamed = [value for _, _, value in messages if value.startswith(f"{name}/stream/")]
+            assert streamed == [f"{name}/stream/{number}" for number in range(len(streamed))]
+            assert streamed
         checks = await tl.log.verify("orders")
         assert [check.problem for check in checks] == [None] * 3
         assert sum(check.messages for check in checks) == len(messages)
