@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from itertools import count
 from typing import Any
 
 import psycopg
@@ -23,38 +24,40 @@ def say(*words: object) -> None:
 
 async def produce(tl: Platform, name: str) -> None:
     """Append for ever, in several ways at once, and tell what was acknowledged."""
+    one_by_one = (append(tl, f"{name}/{task}") for task in range(3))
+    await asyncio.gather(*one_by_one, send(tl, f"{name}/sent"), stream(tl, f"{name}/stream"))
 
-    async def one_by_one(task: int) -> None:
-        for number in range(1_000_000):
-            value = f"{name}/{task}/{number}"
-            (at,) = await tl.log.append("orders", value, keys=value)
+
+async def append(tl: Platform, name: str) -> None:
+    """One message after the other."""
+    for number in count():
+        value = f"{name}/{number}"
+        (at,) = await tl.log.append("orders", value, keys=value)
+        say(value, at.partition, at.first_offset)
+
+
+async def send(tl: Platform, name: str) -> None:
+    """A few messages in the background."""
+    producer = tl.log.producer("orders", linger=0.002)
+    for number in count():
+        values = [f"{name}/{number}/{part}" for part in range(5)]
+        for value, answer in [(value, await producer.send(value)) for value in values]:
+            at = await answer
             say(value, at.partition, at.first_offset)
 
-    async def in_the_background() -> None:
-        producer = tl.log.producer("orders", linger=0.002)
-        for number in range(1_000_000):
-            values = [f"{name}/sent/{number}/{part}" for part in range(5)]
-            for value, answer in [(value, await producer.send(value)) for value in values]:
-                at = await answer
-                say(value, at.partition, at.first_offset)
 
-    async def in_streams() -> None:
-        producer = tl.log.producer("orders", batch_messages=5)
-        number = 0
-        while True:
-            sent = []
-            for _ in range(8):
-                values = [f"{name}/stream/{number + place}" for place in range(5)]
-                sent += [(values, *await producer.send_many(values, partition=0))]
-                number += 5
-            for values, answer in sent:
-                at = await answer
-                for offset, value in enumerate(values, at.first_offset):
-                    say(value, at.partition, offset)
-
-    await asyncio.gather(
-        *(one_by_one(task) for task in range(3)), in_the_background(), in_streams()
-    )
+async def stream(tl: Platform, name: str) -> None:
+    """Full batches, several at a time."""
+    producer = tl.log.producer("orders", batch_messages=5)
+    for start in count(step=40):
+        sent = []
+        for first in range(start, start + 40, 5):
+            values = [f"{name}/{number}" for number in range(first, first + 5)]
+            sent += [(values, *await producer.send_many(values, partition=0))]
+        for values, answer in sent:
+            at = await answer
+            for offset, value in enumerate(values, at.first_offset):
+                say(value, at.partition, offset)
 
 
 async def consume(tl: Platform) -> None:
