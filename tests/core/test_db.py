@@ -713,6 +713,16 @@ async def test_connections_carry_a_name_unless_the_dsn_has_one(
         assert ask(session, query, [pid]) == name
 
 
+async def test_a_socket_of_this_machine_has_room_for_a_large_batch(dsn: str) -> None:
+    db = AsyncDb(dsn)
+    async with db.connection() as connection:
+        there = socket.socket(fileno=os.dup(connection.fileno()))
+    with there, socket.socket(there.family) as fresh:
+        rooms = [one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) for one in (there, fresh)]
+        assert (rooms[0] > rooms[1]) is (there.family.name == "AF_UNIX")
+    await db.close()
+
+
 async def test_nothing_is_prepared_when_told_so(dsn: str, session: Session) -> None:
     """A transaction pooler hands each transaction another session."""
     session.execute(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import select
+import socket
 from typing import Any
 
 import psycopg
@@ -13,6 +15,7 @@ from trunkline.core.errors import ONLY_READS, DatabaseError
 APPLICATION_NAME = "trunkline"
 
 _LARGE_ANSWER = 8 << 20
+_LARGE_BATCH = 1 << 20
 _OUR_TERMS = (
     b"select set_config(name, value, false) from (values"
     b" ('default_transaction_isolation', 'read committed'), ('datestyle', 'iso'),"
@@ -52,12 +55,24 @@ async def on_our_terms_async(connection: psycopg.AsyncConnection[Any]) -> None:
     Not behind a transaction pooler, that is, where nothing is prepared: its sessions are others'
     too.
     """
+    _make_room(connection)
     await connection.execute(_OUR_TERMS)
 
 
 def on_our_terms(connection: psycopg.Connection[Any]) -> None:
     """The blocking twin of `on_our_terms_async`."""
+    _make_room(connection)
     connection.execute(_OUR_TERMS)
+
+
+def _make_room(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Let a large batch go out at once, as far as the system allows it, and not in parts.
+
+    Only on this machine: what the sockets of a network need, the system finds out by itself.
+    """
+    with socket.socket(fileno=os.dup(connection.fileno())) as wire:
+        if wire.family.name == "AF_UNIX":
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LARGE_BATCH)
 
 
 def keep_freed_memory() -> None:
