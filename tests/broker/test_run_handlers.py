@@ -76,6 +76,21 @@ async def test_a_connection_that_is_lost_is_no_end(
     assert [event.payload for event in outcome.handled("bill")] == [1]
 
 
+async def test_a_program_that_was_held_up_for_longer_than_a_lease_lasts_handles_its_events(
+    app: trunkline.App, session: Session
+) -> None:
+    @app.on("orders", group="g", name="bill")
+    async def bill(event: Event) -> None: ...
+
+    async with app:
+        await app.register()
+        session.execute("select trunkline.lease_end(process) from trunkline.lease")
+        await app.register()
+        session.execute("select trunkline.lease_end(process) from trunkline.lease")
+        outcome = await run_handlers(app, [NewEvent("orders", 1)])
+    assert [event.payload for event in outcome.handled("bill")] == [1]
+
+
 async def test_a_handler_that_begins_with_the_history_gets_it(app: trunkline.App) -> None:
     @app.on("orders", group="g", name="bill", from_position=1)
     async def bill(event: Event) -> None: ...

@@ -121,6 +121,13 @@ class HandlerWorker:
     async def register(self) -> int:
         """Make subscription and handler, so that from now on nothing is missed; the group's id."""
         process = await self._lease.hold()
+        try:
+            return await self._register(process)
+        except LeaseLost:  # the program was held up for longer than a lease lasts
+            await self._lease.renew()
+            return await self._register(process)
+
+    async def _register(self, process: UUID) -> int:
         handler = self.handler
         life = await self._db.run(incarnation())
         await self._db.run(
@@ -177,12 +184,13 @@ class HandlerWorker:
             await work
 
     async def _registered(self, stopped: asyncio.Task[bool]) -> int:
-        """Register; while the server is away, try again."""
+        """Register; while the server is away, or too slow for our lease, try again."""
         while True:
             try:
                 return await self.register()
             except (TrunklineError, OSError) as error:
-                if not _is_trouble(error) or stopped.done():
+                passing = _is_trouble(error) or isinstance(error, LeaseLost)
+                if not passing or stopped.done():
                     raise
                 self._hold(error)
                 await asyncio.wait({stopped}, timeout=self._hold_until - time.monotonic())
