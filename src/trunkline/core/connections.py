@@ -70,8 +70,10 @@ def _make_room(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any
 
     Only on this machine: what the sockets of a network need, the system finds out by itself.
     """
+    if not hasattr(socket, "AF_UNIX"):
+        return
     with socket.socket(fileno=os.dup(connection.fileno())) as wire:
-        if wire.family.name == "AF_UNIX":
+        if wire.family == socket.AF_UNIX:
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LARGE_BATCH)
 
 
