@@ -108,7 +108,9 @@ def public(kind: type) -> dict[str, list[str] | None]:
 )
 def test_a_twin_has_the_same_words(twin: type, original: type, beyond: set[str]) -> None:
     mine, theirs = public(twin), public(original)
-    internal = {"call", "commit", "release", "extend"} if twin is SyncConsumer else set()
+    internal = (
+        {"call", "commit", "release", "extend", "settle_soon"} if twin is SyncConsumer else set()
+    )
     assert set(theirs) - set(mine) - internal == beyond
     loose = {"consume", "producer"}  # they pass their options on
     for name in set(mine) & set(theirs) - internal - loose:
@@ -199,6 +201,17 @@ def test_a_group_is_read_in_a_plain_loop(tl: SyncPlatform) -> None:
         ("orders", 0, [5, 6], [5, 6]),
     ]
     assert tl.log.groups("orders")[0].up_to == 6
+
+
+def test_positions_are_committed_while_the_loop_goes_on(tl: SyncPlatform) -> None:
+    tl.log.append("orders", THREE)
+    with tl.log.consume("orders", "g", max_messages=1) as consumer:
+        for _ in THREE:
+            batch = consumer.poll(10)
+            assert batch is not None
+            batch.commit_soon()
+        consumer.flush()
+        assert [position.up_to for position in tl.log.groups("orders", "g")] == [3]
 
 
 def test_the_effect_and_the_position_are_committed_together(tl: SyncPlatform) -> None:

@@ -62,6 +62,10 @@ class SyncBatch:
         """Everything up to here is done; with ``on``, when that transaction commits."""
         self._consumer.commit(self._batch, on)
 
+    def commit_soon(self) -> None:
+        """Everything up to here is done, and committed while you go on."""
+        self._consumer.call(_told(self._batch.commit_soon))
+
     def release(self, *, reason: str | None = None, retry_after: float = 0) -> None:
         """Not done: deliver it again."""
         self._consumer.call(self._batch.release(reason=reason, retry_after=retry_after))
@@ -113,6 +117,10 @@ class SyncConsumer:
                 self.call(_told(self._consumer.lost, batch, error))
                 raise
             self.call(_told(self._consumer.settled, batch))
+
+    def flush(self) -> None:
+        """Wait until what was left to `SyncBatch.commit_soon` is durable."""
+        self.call(self._consumer.flush())
 
     def close(self) -> None:
         """Leave: others take over at once. Safe to call twice, and after the connection's end."""

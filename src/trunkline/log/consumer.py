@@ -3,7 +3,8 @@
 Both fetch whole record batches, decode each once, and hand out windows of at most
 ``max_messages``, so small batches cost no further fetch. Memory is bounded whatever the backlog: in
 an assigned group per partition by ``fetch_bytes`` as stored plus what is handed out next decoded,
-in a shared one per partition by what was claimed; both in whole record batches.
+in a shared one per partition by what was claimed; both in whole record batches. Batches that are
+to be committed soon come on top: sixteen at most, then a poll waits for one of them.
 
 An idle consumer only reads: it is woken by the listener, and looks for itself every
 ``poll_interval`` seconds at the latest.
@@ -32,6 +33,8 @@ from trunkline.core.errors import (
     TrunklineError,
     Unavailable,
 )
+from trunkline.core.lease import GOODBYE_WITHIN
+from trunkline.log.settling import Settling
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -145,6 +148,14 @@ class Batch:
         if call is not None:
             await self._consumer.settle(self, call, on)
 
+    def commit_soon(self) -> None:
+        """Everything up to here is done, and committed while you go on; `Consumer.flush` waits.
+
+        Until then a crash delivers it again, as if it were not done. When it is refused because
+        somebody else took over, `flush` and the log tell so.
+        """
+        self._consumer.settle_soon(self)
+
     @checked
     async def release(self, *, reason: str | None = None, retry_after: float = 0) -> None:
         """Not done: deliver it again, after some seconds in a shared group."""
@@ -185,6 +196,7 @@ class Consumer(ABC):
         self._subscription: Subscription | None = None
         self._polling = asyncio.Lock()
         self._topic_id: int | None = None
+        self._soon = Settling(room=self._wake)
         self._goodbye: asyncio.Task[None] | None = None
         self.closed = False
 
@@ -214,7 +226,8 @@ class Consumer(ABC):
             async with self._polling:
                 subscription = await self._open()
                 try:
-                    batch = None if self.closed else await self._next_of(await self._same_topic())
+                    idle_now = self.closed or self._soon.crowded
+                    batch = None if idle_now else await self._next_of(await self._same_topic())
                     wait = idle.next()
                     away.reset()
                 except NotFound:
@@ -240,17 +253,21 @@ class Consumer(ABC):
     def _count(self, what: str, n: int = 1) -> None:
         telemetry.counter(what, topic=self.topic, group=self.group).inc(n)
 
+    async def flush(self) -> None:
+        """Wait until what was left to `Batch.commit_soon` is durable; raises what was refused."""
+        await self._soon.flush()
+
     async def close(self) -> None:
-        """Leave: others take over at once. Safe to call twice."""
+        """Leave: others take over at once. Safe to call twice. Commits first what is done."""
         self.closed = True
         if self._goodbye is None:
-            if self._subscription is not None:
-                self._subscription.wake()
+            self._wake()
             self._goodbye = asyncio.create_task(self._say_goodbye(), name=f"leave {self.topic}")
         await asyncio.shield(self._goodbye)  # who stops waiting does not keep it from being said
 
     async def _say_goodbye(self) -> None:
         async with self._polling:  # or a poll under way would join again after we left
+            await self._soon.close(GOODBYE_WITHIN)
             if self._subscription is not None:
                 with suppress(TrunklineError, TimeoutError):
                     await self._leave()
@@ -308,6 +325,17 @@ class Consumer(ABC):
             self.lost(batch, error)
             raise
         self.settled(batch)
+
+    def settle_soon(self, batch: Batch) -> None:
+        """Settle a batch while the caller goes on; called by it."""
+        if self.closed:
+            raise LeaseLost("the consumer is closed: what it did not commit comes again.")
+        if self.settlement(batch) is not None:
+            self._soon.add(batch)
+
+    def _wake(self) -> None:
+        if self._subscription is not None:
+            self._subscription.wake()
 
     def settled(self, batch: Batch) -> None:
         """A batch was settled."""

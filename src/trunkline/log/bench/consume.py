@@ -1,7 +1,7 @@
 """Cell `consume`: reading a backlog in ranges of 5000, each committed durably.
 
 Joining a group costs what it costs once, so the first range of every turn is read and committed
-before the clock starts, on both sides.
+before the clock starts, on both sides. With `commit_soon` the clock stops when all is durable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trunkline.log.bench.measure import Contender, Row, Slice, Target, compare_a
 from trunkline.log.bench.messages import make_messages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
     from typing import Any
 
     import pyarrow as pa
@@ -43,17 +43,28 @@ async def consume(lab: Lab) -> AsyncGenerator[Row]:
 async def _compared(lab: Lab, least: Least, backlog: int) -> list[Row]:
     topics = _fill(lab, least, backlog)
 
-    def ours(take: Callable[[Batch], Any], codec: Codec = Codec.NONE, **how: Any) -> Side:
-        return _ours(lab, topics[codec], backlog, take, how)
+    def ours(
+        take: Callable[[Batch], Any], codec: Codec = Codec.NONE, *, soon: bool = False, **how: Any
+    ) -> Side:
+        return _ours(lab, topics[codec], backlog, take, soon, how)
 
     ranges, enough = f"100 B, ranges of {_RANGE}", Target(at_least=5)
     contenders = {
+        f"{ranges}, assigned, values, commit_soon": Contender(
+            ours(lambda b: b.values, soon=True), enough
+        ),
+        f"{ranges}, assigned, Arrow, commit_soon": Contender(
+            ours(lambda b: b.to_arrow(), soon=True), enough
+        ),
         f"{ranges}, assigned, values": Contender(ours(lambda b: b.values), enough),
         f"{ranges}, assigned, Arrow": Contender(ours(lambda b: b.to_arrow()), enough),
         f"{ranges}, assigned, values, zstd": Contender(ours(lambda b: b.values, Codec.ZSTD)),
         f"{ranges}, assigned, Arrow, zstd": Contender(ours(lambda b: b.to_arrow(), Codec.ZSTD)),
         f"{ranges}, assigned, messages": Contender(ours(lambda b: b.messages)),
         f"{ranges}, shared, values": Contender(ours(lambda b: b.values, mode="shared"), enough),
+        f"{ranges}, shared, values, commit_soon": Contender(
+            ours(lambda b: b.values, soon=True, mode="shared"), enough
+        ),
         f"{ranges}, shared, values, at most once": Contender(
             ours(lambda b: b.values, mode="shared", delivery="at-most-once")
         ),
@@ -87,7 +98,12 @@ def _fill(lab: Lab, least: Least, backlog: int) -> dict[Codec, str]:
 
 
 def _ours(
-    lab: Lab, topic: str, backlog: int, take: Callable[[Batch], Any], how: dict[str, Any]
+    lab: Lab,
+    topic: str,
+    backlog: int,
+    take: Callable[[Batch], Any],
+    soon: bool,  # noqa: FBT001
+    how: dict[str, Any],
 ) -> Side:
     async def side(_seconds: float) -> Slice:
         async with lab.log.consume(topic, uuid4().hex, max_messages=_RANGE, **how) as consumer:
@@ -96,10 +112,13 @@ def _ours(
                 batch = await consumer.poll()
                 assert batch is not None
                 n = len(take(batch))
-                await batch.commit()
+                if soon:
+                    batch.commit_soon()
+                else:
+                    await batch.commit()
                 return n
 
-            return await _all(backlog, work)
+            return await _all(backlog, work, end=consumer.flush)
 
     return side
 
@@ -132,7 +151,8 @@ def _baseline(lab: Lab, backlog: int) -> Side:
     return side
 
 
-async def _all(backlog: int, work: Work) -> Slice:
+async def _all(backlog: int, work: Work, end: Callable[[], Awaitable[None]] | None = None) -> Slice:
+    """Everything; ``end`` waits for what is still under way, and counts."""
     latencies = []
     first = seen = await work()
     begin = now = time.perf_counter()
@@ -140,4 +160,6 @@ async def _all(backlog: int, work: Work) -> Slice:
         seen += await work()
         before, now = now, time.perf_counter()
         latencies.append(now - before)
-    return Slice(seen - first, now - begin, latencies)
+    if end is not None:
+        await end()
+    return Slice(seen - first, time.perf_counter() - begin, latencies)
