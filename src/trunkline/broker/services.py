@@ -41,8 +41,10 @@ class BrokerSequencer(Service):
         return released + await self._quiet.unless_still(self._number)
 
     async def _release(self) -> int:
-        released = await self._db.run(calls.release())
-        due_in = await self._db.run(calls.due_in())
+        released, due_in = 0, await self._db.run(calls.due_in())
+        if due_in is not None and due_in <= 0:
+            released = await self._db.run(calls.release())
+            due_in = await self._db.run(calls.due_in())
         self._released_at = time.monotonic()
         wait = _RELEASE_LATEST if due_in is None else min(due_in, _RELEASE_LATEST)
         self._release_at = self._released_at + wait
