@@ -37,6 +37,7 @@ class Settlements:
 
     def __init__(self, tl: Platform, monkeypatch: pytest.MonkeyPatch):
         self.asked: list[tuple[int, int]] = []
+        self.meanwhile: Callable[[], None] | None = None
         self.free = asyncio.Event()
         self.free.set()
         self._run = tl.db.run
@@ -46,6 +47,8 @@ class Settlements:
         if call.function in {"log_commit", "log_ack"}:
             up_to = call.arguments.get("up_to", 0)
             self.asked.append((call.arguments["partition"], up_to))
+            if self.meanwhile is not None:
+                self.meanwhile()
             await self.free.wait()
         return await self._run(call, **options)
 
@@ -86,6 +89,7 @@ async def test_positions_that_wait_for_a_commit_under_way_are_committed_together
         settlements.free.clear()
         for _ in range(6):
             (await poll(consumer)).commit_soon()
+            await asyncio.sleep(0)
         settlements.free.set()
         await consumer.flush()
     assert settlements.asked == [(0, 1), (0, 6)]
@@ -122,6 +126,20 @@ async def test_a_busy_partition_does_not_keep_the_others_from_being_committed(
         settlements.free.set()
         await consumer.flush()
     assert settlements.asked == [(0, 1), (1, 1), (0, 2)]
+
+
+async def test_a_flush_waits_for_what_was_done_before_it_and_for_nothing_else(
+    tl: Platform, settlements: Settlements
+) -> None:
+    await fill(tl, 30)
+    async with tl.log.consume("orders", "g", max_messages=1) as consumer:
+        batches = [await poll(consumer) for _ in range(30)]
+        later = iter(batches[1:])
+        settlements.meanwhile = lambda: next(later).commit_soon()
+        batches[0].commit_soon()
+        await consumer.flush()
+        assert len(settlements.asked) < 5
+        settlements.meanwhile = None
 
 
 async def test_closing_commits_first_what_is_done(tl: Platform) -> None:

@@ -1,8 +1,9 @@
 """`Settling`: what a consumer's caller has done, committed while the caller goes on.
 
-One commit is under way at a time. What becomes done meanwhile waits; of one partition's positions
-in an assigned group only the newest does, for it says the same of all before it. So the slower
-commits are, the fewer there are. Nothing is given up while the server is away.
+Commits go out in rounds, one after the other. What becomes done meanwhile waits for the next round;
+of one partition's positions in an assigned group only the newest does, for it says the same of all
+before it. So the slower commits are, the fewer there are. Nothing is given up while the server is
+away.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
-from trunkline.core.errors import LeaseLost, TrunklineError, Unavailable
+from trunkline.core.errors import LeaseLost, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,13 +31,15 @@ class Settling:
     def __init__(self, room: Callable[[], None]):
         self._room = room
         self._waiting: dict[tuple[int, int], Batch] = {}
+        self._round: dict[tuple[int, int], Batch] = {}
         self._task: asyncio.Task[None] | None = None
-        self._refusal: TrunklineError | None = None
+        self._round_over = asyncio.Event()
+        self._refusal: Exception | None = None
 
     @property
     def crowded(self) -> bool:
         """Whether as many wait as may; ``room`` is called when one of them is committed."""
-        return len(self._waiting) >= _MOST
+        return len(self._waiting) + len(self._round) >= _MOST
 
     def add(self, batch: Batch) -> None:
         """Have a batch committed soon."""
@@ -48,11 +51,10 @@ class Settling:
             self._task = asyncio.create_task(self._run(), name=f"commit {batch.topic}")
 
     async def flush(self) -> None:
-        """Wait until all are committed; raises the first refusal that nobody was told of."""
-        while (task := self._task) is not None:
-            await asyncio.wait({task})
-            if not task.cancelled():
-                task.result()
+        """Wait for what was added until now; raises the first refusal that nobody was told of."""
+        for _ in range(bool(self._round) + bool(self._waiting)):
+            if self._task is not None:
+                await self._round_over.wait()
         refusal, self._refusal = self._refusal, None
         if refusal is not None:
             raise refusal
@@ -62,7 +64,7 @@ class Settling:
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=within)
         if (task := self._task) is not None:
-            for batch in self._waiting.values():
+            for batch in (*self._round.values(), *self._waiting.values()):
                 self._refused(batch, Unavailable("the consumer was closed before the commit."))
             task.cancel()
             await asyncio.wait({task})
@@ -70,15 +72,22 @@ class Settling:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                place, batch = next(iter(self._waiting.items()))
-                await self._commit(batch)
-                crowded, newest = self.crowded, self._waiting.pop(place)
-                if newest is not batch:
-                    self._waiting[place] = newest  # after the others
-                elif crowded:
-                    self._room()
+                self._round, self._waiting = self._waiting, {}
+                for place, batch in [*self._round.items()]:
+                    await self._commit(batch)
+                    crowded = self.crowded
+                    del self._round[place]
+                    if crowded:
+                        self._room()
+                self._end_round()
         finally:
             self._task = None
+            self._end_round()
+
+    def _end_round(self) -> None:
+        """Wake those who wait for the end of this round, and let others wait for the next."""
+        self._round_over.set()
+        self._round_over = asyncio.Event()
 
     async def _commit(self, batch: Batch) -> None:
         waits = Backoff(first=0.1, longest=5.0)
@@ -88,7 +97,7 @@ class Settling:
             except Unavailable as error:
                 logger.warning("server away, committing later", batch=repr(batch), error=str(error))
                 await asyncio.sleep(waits.next())
-            except TrunklineError as error:
+            except Exception as error:  # noqa: BLE001 - it is told by flush, and harms no other
                 # After a try without an answer it may be refused because it took effect.
                 if not (waits.attempts and isinstance(error, LeaseLost)):
                     self._refused(batch, error)
@@ -96,6 +105,6 @@ class Settling:
             else:
                 return
 
-    def _refused(self, batch: Batch, error: TrunklineError) -> None:
+    def _refused(self, batch: Batch, error: Exception) -> None:
         logger.warning("commit refused, comes again", batch=repr(batch), error=str(error))
         self._refusal = self._refusal or error
