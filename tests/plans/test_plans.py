@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import psycopg
@@ -13,6 +12,7 @@ import pytest
 from tests.fixtures.asking import Session, ask, call, column
 from tests.fixtures.postgres import new_database
 from tests.log.steps import TOPIC, create, current_segment, process, seal
+from tests.plans.explaining import Plans, load_explaining
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -175,56 +175,6 @@ def add_segments(session: Session, count: int) -> None:
 # Plans
 
 
-class Plans:
-    """The plans of everything that a session runs, told by auto_explain."""
-
-    def __init__(self, session: Session):
-        self.session = session
-        self.found: list[dict[str, Any]] = []
-
-    def __enter__(self) -> Plans:
-        self.session.add_notice_handler(self._take)
-        for setting in (
-            "auto_explain.log_min_duration = 0",
-            "auto_explain.log_nested_statements = on",
-            "auto_explain.log_analyze = on",
-            "auto_explain.log_format = json",
-            "client_min_messages = log",
-        ):
-            self.session.execute(f"set {setting}")
-        self.found.clear()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.session.execute("reset all")
-        self.session.remove_notice_handler(self._take)
-
-    def _take(self, notice: psycopg.errors.Diagnostic) -> None:
-        text = notice.message_primary or ""
-        if "plan:" in text:
-            self.found.append(json.loads(text.split("plan:", 1)[1]))
-
-    def scans(self) -> list[tuple[str, str, float]]:
-        """Table, kind and rows looked at, of every scan of a hot table."""
-        return [
-            (node["Relation Name"], node["Node Type"], looked_at(node))
-            for plan in self.found
-            for node in nodes(plan["Plan"])
-            if HOT_TABLE.match(node.get("Relation Name", "")) and node["Node Type"].endswith("Scan")
-        ]
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", []):
-        yield from nodes(child)
-
-
-def looked_at(node: dict[str, Any]) -> float:
-    rows: float = node.get("Actual Rows", 0) + node.get("Rows Removed by Filter", 0)
-    return rows * node.get("Actual Loops", 1)
-
-
 @pytest.fixture
 def large(session: Session, topic: str) -> Iterator[str]:
     """Many batches, and a ring of cursors in which one slot is full."""
@@ -236,10 +186,7 @@ def large(session: Session, topic: str) -> Iterator[str]:
                   nextval('trunkline.cursor_seq'), 1, clock_timestamp()
              from generate_series(1, 5000) g"""
     )
-    try:
-        session.execute("load 'auto_explain'")
-    except psycopg.Error as error:
-        pytest.skip(f"no auto_explain here: {error}")
+    load_explaining(session)
     yield topic
     session.execute("truncate trunkline.cursor")
 
@@ -260,7 +207,7 @@ def test_hot_functions_look_at_few_rows_and_find_them_by_index(
         query = calls.text(name)
         with Plans(session) as plans:
             session.execute(query)
-        scans = plans.scans()
+        scans = plans.scans(HOT_TABLE)
         assert scans, name
         for table, kind, rows in scans:
             assert rows <= 60, (name, table, kind, rows)

@@ -1,7 +1,7 @@
 /* The next events from a position on, when they are not large, and stand with their ticks in the current slots, as those do
    that were published a moment ago; otherwise NULL.  A few need not be laid down anywhere to be matched. */
 create or replace function trunkline._match_few(from_position bigint, max_events int)
-returns trunkline.broker_match_event[] language plpgsql stable set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+returns trunkline.broker_match_event[] language plpgsql stable set enable_seqscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   tick_slot int := trunkline._ring_current('tick');
   event_slot int := trunkline._ring_current('event');

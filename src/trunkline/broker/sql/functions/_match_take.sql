@@ -1,7 +1,7 @@
 /* Lay the events of a range of positions ready for matching; the last position of the range.  Many that were written one after the
    other are read as they stand in the index; otherwise each is looked up. */
 create or replace function trunkline._match_take(from_position bigint, max_events int)
-returns bigint language plpgsql set enable_seqscan = off set enable_nestloop = on set jit = off set plan_cache_mode = force_generic_plan as $$
+returns bigint language plpgsql set enable_seqscan = off set enable_sort = off set enable_nestloop = on set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   run record := trunkline._sequence_run('event', from_position, max_events);
   numbered record;

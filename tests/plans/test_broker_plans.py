@@ -1,0 +1,158 @@
+"""The broker's hot functions look at few rows, whatever the planner knows of full slots."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from tests.broker.groups import Member, last_delivery, match, subscribe
+from tests.fixtures.asking import Session, ask, column
+from tests.fixtures.postgres import new_database
+from tests.plans.explaining import Plans, load_explaining
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.fixtures.postgres import AnyServer
+
+MANY = 30_000  # ticks, as ten busy minutes leave them in a slot
+MOST = 100  # rows that a call may look at in a slot
+HOT_TABLE = re.compile(r"^(event|tick|delivery|cursor)_\d+$")
+FILL = f"""
+do $$
+declare
+  last trunkline.tick := trunkline._tick_latest('event');
+  head bigint := trunkline.broker_head();
+  delivered bigint := trunkline._broker_delivered();
+begin
+  create temporary table filling as
+    select g as nth, g::text::xid8 as xid, nextval('trunkline.event_seq') as seq
+      from generate_series(1, {MANY}) g;
+  insert into trunkline.event (slot, xid_space, xid, seq, topic, key, payload)
+  select trunkline._ring_current('event'), last.xid_space, f.xid, f.seq, 'orders', f.nth % 50, '1'
+    from filling f;
+  insert into trunkline.tick (slot, sequence, tick, first_position, n, xid_space, spaces_before,
+                              snapshot, xids, seqs, tags, at)
+  select trunkline._ring_current('tick'), 'event', last.tick + f.nth, head + f.nth, 1,
+         last.xid_space, '{{}}', pg_current_snapshot(), array[f.xid], array[f.seq],
+         array[hashtextextended('orders', 0)], clock_timestamp()
+    from filling f;
+  insert into trunkline.delivery (slot, group_id, lane, first, n, lowest, positions,
+                                  subscriptions, at)
+  select trunkline._ring_current('delivery'), s.group_id, f.nth % g.lanes, delivered + f.nth, 1,
+         head + f.nth, array[head + f.nth], array[s.subscription], clock_timestamp()
+    from filling f, trunkline.broker_subscription s join trunkline.broker_group g using (group_id);
+  perform trunkline._cursor_move(trunkline._cursor_hold('broker:matcher'), head + {MANY},
+                                 jsonb_build_object('deliveries', delivered + {MANY}));
+  drop table filling;
+end $$
+"""
+
+
+@pytest.fixture
+def session(server: AnyServer, template: str) -> Iterator[Session]:
+    with (
+        new_database(server, template=template) as name,
+        closing(psycopg.connect(server.dsn(name), autocommit=True)) as opened,
+    ):
+        load_explaining(opened)
+        opened.execute("select trunkline._incarnation_row()")
+        subscribe(opened, condition={"topic": "orders"})
+        yield opened
+
+
+class Hot:
+    """What a busy broker calls; the text of a call names what is there when it is asked for."""
+
+    names = (
+        "publish",
+        "tick",
+        "match",
+        "idle tick",
+        "idle match",
+        "head",
+        "fetch the last",
+        "fetch from the middle",
+        "idle fetch",
+        "read",
+        "commit",
+        "look",
+        "forwardable",
+        "scan",
+        "events",
+        "catch up",
+        "join",
+    )
+
+    def __init__(self, session: Session):
+        self._session = session
+        self._member = Member(session, handler="bill")
+        self._epoch = self._member.join()[0].epoch
+
+    def text(self, name: str) -> str:
+        head = ask(self._session, "select trunkline.broker_head()")
+        last = last_delivery(self._session)
+        whose = "'billing', 'bill'"
+        calls = {
+            "publish": "broker_publish('orders', '1', '1')",
+            "tick": "broker_tick()",
+            "match": "broker_match()",
+            "idle tick": "broker_tick()",
+            "idle match": "broker_match()",
+            "head": "broker_head()",
+            "fetch the last": f"broker_fetch({whose}, '{{0}}', '{{{max(last - 20, 0)}}}')",
+            "fetch from the middle": f"broker_fetch({whose}, '{{0}}', '{{{last // 2}}}', 10)",
+            "idle fetch": f"broker_fetch({whose}, '{{0}}', '{{{last}}}')",
+            "read": f"broker_read({whose}, 0, null, 10)",
+            "commit": f"broker_commit({whose}, 0, {self._epoch}, {last})",
+            "look": f"broker_look({whose}, array[0])",
+            "forwardable": f"broker_forwardable({head - 1})",
+            "scan": f"broker_scan(null, '{{}}', {head - 1})",
+            "events": f"broker_events({head})",
+            "catch up": "broker_catch_up()",
+            "join": f"broker_join({whose}, '{self._member.process}')",
+        }
+        return f"select * from trunkline.{calls[name]}"
+
+    def run(self) -> None:
+        """Call everything once, so that the session has all the plans."""
+        for name in self.names:
+            self._session.execute(self.text(name))
+
+
+def analyse(session: Session) -> None:
+    for name in column(
+        session,
+        "select oid::regclass::text from pg_class where relkind = 'r'"
+        " and relnamespace = 'trunkline'::regnamespace",
+    ):
+        session.execute(f"analyze {name}")
+
+
+@pytest.mark.parametrize("known", ["nothing", "plans of before", "few rows", "all"])
+def test_the_brokers_hot_functions_look_at_few_rows(session: Session, known: str) -> None:
+    session.execute("select trunkline.broker_publish('orders', '1', '1')")
+    match(session)
+    hot = Hot(session)
+    if known == "plans of before":
+        for _ in range(8):  # until plans are kept
+            hot.run()
+    elif known == "few rows":
+        analyse(session)
+    session.execute(FILL)
+    if known == "all":
+        analyse(session)
+    found = []
+    for name in hot.names:
+        query = hot.text(name)
+        with Plans(session) as plans:
+            session.execute(query)
+        found += [
+            f"{name}: {kind} looks at {rows:.0f} rows of {table}"
+            for table, kind, rows in plans.scans(HOT_TABLE)
+            if rows > MOST
+        ]
+    assert found == []
