@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from tests.fixtures.asking import column
 
 if TYPE_CHECKING:
     import re
@@ -60,6 +61,68 @@ class Plans:
             for node in nodes(plan["Plan"])
             if tables.match(node.get("Relation Name", "")) and node["Node Type"].endswith("Scan")
         ]
+
+
+class Hot:
+    """Calls by name, whose texts name what is there when they are asked for."""
+
+    tables: re.Pattern[str]
+    most = 100  # rows that a call may look at in a slot
+
+    def __init__(self, session: Session):
+        self.session = session
+
+    def calls(self) -> dict[str, str]:
+        """Functions with their arguments, in the order in which they are called."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Call everything once."""
+        for name in self.calls():
+            self.session.execute(self._text(name))
+
+    def greedy(self) -> list[str]:
+        """Call everything; who looks at more rows than it may, and how."""
+        found = []
+        for name in self.calls():
+            text = self._text(name)
+            with Plans(self.session) as plans:
+                self.session.execute(text)
+            found += [
+                f"{name}: {kind} looks at {rows:.0f} rows of {table}"
+                for table, kind, rows in plans.scans(self.tables)
+                if rows > self.most
+            ]
+        return found
+
+    def _text(self, name: str) -> str:
+        return f"select * from trunkline.{self.calls()[name]}"
+
+
+KNOWN = ("nothing", "plans of before", "few rows", "all")
+"""What a session and the planner may know of tables that fill."""
+
+
+def fill_knowing(hot: Hot, known: str, fill: str) -> None:
+    """Fill the tables after, or before, they were looked at."""
+    if known == "plans of before":
+        for _ in range(8):  # until plans are kept
+            hot.run()
+    elif known == "few rows":
+        analyse(hot.session)
+    hot.session.execute(fill)
+    if known == "all":
+        analyse(hot.session)
+
+
+def analyse(session: Session) -> None:
+    """Let the planner know what is in the schema."""
+    for name in column(
+        session,
+        "select oid::regclass::text from pg_class where relkind = 'r'"
+        " and relnamespace = 'trunkline'::regnamespace",
+    ):
+        session.execute(f"analyze {name}")
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from tests.broker.groups import Member, last_delivery, match, subscribe
-from tests.fixtures.asking import Session, ask, column
+from tests.fixtures.asking import Session, ask
 from tests.fixtures.postgres import new_database
-from tests.plans.explaining import Plans, load_explaining
+from tests.plans.explaining import KNOWN, Hot, fill_knowing, load_explaining
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tests.fixtures.postgres import AnyServer
 
 MANY = 30_000  # ticks, as ten busy minutes leave them in a slot
-MOST = 100  # rows that a call may look at in a slot
-HOT_TABLE = re.compile(r"^(event|tick|delivery|cursor)_\d+$")
 FILL = f"""
 do $$
 declare
@@ -64,39 +62,21 @@ def session(server: AnyServer, template: str) -> Iterator[Session]:
         yield opened
 
 
-class Hot:
-    """What a busy broker calls; the text of a call names what is there when it is asked for."""
+class HotBroker(Hot):
+    """What a busy broker calls, with and without anything to do."""
 
-    names = (
-        "publish",
-        "tick",
-        "match",
-        "idle tick",
-        "idle match",
-        "head",
-        "fetch the last",
-        "fetch from the middle",
-        "idle fetch",
-        "read",
-        "commit",
-        "look",
-        "forwardable",
-        "scan",
-        "events",
-        "catch up",
-        "join",
-    )
+    tables = re.compile(r"^(event|tick|delivery|cursor)_\d+$")
 
     def __init__(self, session: Session):
-        self._session = session
+        super().__init__(session)
         self._member = Member(session, handler="bill")
         self._epoch = self._member.join()[0].epoch
 
-    def text(self, name: str) -> str:
-        head = ask(self._session, "select trunkline.broker_head()")
-        last = last_delivery(self._session)
+    def calls(self) -> dict[str, str]:
+        head = ask(self.session, "select trunkline.broker_head()")
+        last = last_delivery(self.session)
         whose = "'billing', 'bill'"
-        calls = {
+        return {
             "publish": "broker_publish('orders', '1', '1')",
             "tick": "broker_tick()",
             "match": "broker_match()",
@@ -115,44 +95,12 @@ class Hot:
             "catch up": "broker_catch_up()",
             "join": f"broker_join({whose}, '{self._member.process}')",
         }
-        return f"select * from trunkline.{calls[name]}"
-
-    def run(self) -> None:
-        """Call everything once, so that the session has all the plans."""
-        for name in self.names:
-            self._session.execute(self.text(name))
 
 
-def analyse(session: Session) -> None:
-    for name in column(
-        session,
-        "select oid::regclass::text from pg_class where relkind = 'r'"
-        " and relnamespace = 'trunkline'::regnamespace",
-    ):
-        session.execute(f"analyze {name}")
-
-
-@pytest.mark.parametrize("known", ["nothing", "plans of before", "few rows", "all"])
+@pytest.mark.parametrize("known", KNOWN)
 def test_the_brokers_hot_functions_look_at_few_rows(session: Session, known: str) -> None:
     session.execute("select trunkline.broker_publish('orders', '1', '1')")
     match(session)
-    hot = Hot(session)
-    if known == "plans of before":
-        for _ in range(8):  # until plans are kept
-            hot.run()
-    elif known == "few rows":
-        analyse(session)
-    session.execute(FILL)
-    if known == "all":
-        analyse(session)
-    found = []
-    for name in hot.names:
-        query = hot.text(name)
-        with Plans(session) as plans:
-            session.execute(query)
-        found += [
-            f"{name}: {kind} looks at {rows:.0f} rows of {table}"
-            for table, kind, rows in plans.scans(HOT_TABLE)
-            if rows > MOST
-        ]
-    assert found == []
+    hot = HotBroker(session)
+    fill_knowing(hot, known, FILL)
+    assert hot.greedy() == []

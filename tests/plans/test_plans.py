@@ -9,10 +9,10 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from tests.fixtures.asking import Session, ask, call, column
+from tests.fixtures.asking import Session, ask, call
 from tests.fixtures.postgres import new_database
 from tests.log.steps import TOPIC, create, current_segment, process, seal
-from tests.plans.explaining import Plans, load_explaining
+from tests.plans.explaining import Plans, analyse, load_explaining
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -197,12 +197,7 @@ def test_hot_functions_look_at_few_rows_and_find_them_by_index(
     session: Session, calls: Calls, analysed: bool
 ) -> None:
     if analysed:
-        for name in column(
-            session,
-            "select oid::regclass::text from pg_class where relkind = 'r'"
-            " and relnamespace = 'trunkline'::regnamespace",
-        ):
-            session.execute(f"analyze {name}")
+        analyse(session)
     for name in calls.names:
         query = calls.text(name)
         with Plans(session) as plans:
