@@ -1,4 +1,4 @@
-"""What the crash tests of the log kill: ``python log_worker.py produce|consume|hold DSN ...``.
+"""What the crash tests of the log kill: ``python log_worker.py produce|consume|soon|hold DSN ...``.
 
 Everything that a test needs to know is a line on standard output.
 """
@@ -76,6 +76,20 @@ async def consume(tl: Platform) -> None:
                 say("handled", len(batch))
 
 
+async def consume_soon(tl: Platform, mode: str) -> None:
+    """Handle every message at least once, and have it committed meanwhile."""
+    async with tl.log.consume("orders", "g", mode=mode, max_messages=5) as consumer:
+        async for batch in consumer:
+            try:
+                async with tl.transaction() as connection:
+                    await effect(connection, batch)
+            except (psycopg.OperationalError, Unavailable):
+                await batch.release()
+            else:
+                batch.commit_soon()
+                say("handled", len(batch))
+
+
 async def hold(tl: Platform, mode: str) -> None:
     """Take a batch, do its work, and commit when a line comes in."""
     async with tl.log.consume("orders", "g", mode=mode) as consumer:
@@ -108,7 +122,8 @@ async def connect(dsn: str) -> Platform:
 
 async def main(work: str, dsn: str, *words: str) -> None:
     async with await connect(dsn) as tl:
-        await {"produce": produce, "consume": consume, "hold": hold}[work](tl, *words)
+        works = {"produce": produce, "consume": consume, "soon": consume_soon, "hold": hold}
+        await works[work](tl, *words)
 
 
 if __name__ == "__main__":

@@ -241,6 +241,32 @@ async def test_the_partitions_of_a_killed_consumer_move_and_nothing_is_lost(
         heir.end()
 
 
+@pytest.mark.parametrize("mode", ["assigned", "shared"])
+async def test_what_killed_consumers_left_to_be_committed_soon_is_not_lost(
+    dsn: str, start: Start, mode: str
+) -> None:
+    async with trunkline.connect(dsn) as tl:
+        await prepare(tl, partitions=2)
+        for number in range(600):
+            await tl.log.append("orders", str(number), keys=str(number))
+        for _ in range(3):
+            doomed = start("soon", dsn, mode)
+            await asyncio.to_thread(doomed.said, "handled")
+            await execute(
+                tl,
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where datname = current_database() and pid <> pg_backend_pid()",
+            )
+            doomed.end()
+        start("soon", dsn, mode)
+
+        async def all_done() -> None:
+            assert [group.lag for group in await tl.log.lag("orders", "g")] == [0]
+
+        await eventually(all_done, timeout=30)
+        assert sorted(set(await effects(tl))) == await stored(tl, 2)
+
+
 async def test_a_consumer_that_was_suspended_past_its_lease_cannot_commit(
     dsn: str, start: Start
 ) -> None:
