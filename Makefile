@@ -17,8 +17,9 @@ OLD := $(CALM) and server and not spark
 ON_SERVERS := $(addprefix tests/,core log broker tube upgrade plans)
 # What these try happens in Python; the SQL that it calls has tests of its own, and clients try the types.
 ANYWHERE := $(addprefix --ignore=tests/,$(addsuffix .py,core/test_embedded log/test_producer log/test_consumer_assigned \
-  log/test_consumer_shared broker/test_app broker/test_webhooks broker/test_webhook_faults broker/test_webhook_addresses \
-  tube/test_worker tube/test_downstream_worker tube/test_example))
+  log/test_consumer_shared log/test_archived log/test_settling log/test_storing log/test_sync broker/test_app \
+  broker/test_enqueue broker/test_run_handlers broker/test_unsendable broker/test_webhooks broker/test_webhook_faults \
+  broker/test_webhook_addresses tube/test_worker tube/test_downstream_worker tube/test_example))
 JOBS := 2
 
 help: ## show this list
