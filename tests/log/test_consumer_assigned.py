@@ -626,6 +626,20 @@ async def test_a_backlog_is_read_ahead_while_the_caller_works(tl: Platform, watc
         assert await take(consumer, 16) == list(range(5, 21))
 
 
+async def test_a_backlog_is_read_ahead_though_the_caller_never_waits(
+    tl: Platform, watch: Watch
+) -> None:
+    for _ in range(40):
+        await tl.log.append("orders", "x")
+    asked = []
+    async with tl.log.consume("orders", "g", max_messages=1, fetch_bytes=20) as consumer:
+        for _ in range(40):
+            await poll(consumer)
+            asked.append(watch.asked["log_fetch"])
+    assert asked[10] == 2
+    assert asked[12] == 3  # while the second ten are handed out, the third are on their way
+
+
 async def test_what_is_handed_out_next_is_decoded_while_the_caller_waits(
     tl: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -93,6 +94,21 @@ async def test_positions_that_wait_for_a_commit_under_way_are_committed_together
         settlements.free.set()
         await consumer.flush()
     assert settlements.asked == [(0, 1), (0, 6)]
+
+
+async def test_there_are_a_hundred_rounds_of_commits_a_second_at_most(
+    tl: Platform, settlements: Settlements
+) -> None:
+    await fill(tl, 300)
+    async with tl.log.consume("orders", "g", max_messages=1) as consumer:
+        began = time.monotonic()
+        for _ in range(300):
+            (await poll(consumer)).commit_soon()
+            await asyncio.sleep(0)
+        took = time.monotonic() - began
+        assert len(settlements.asked) <= took * 100 + 1
+        await consumer.flush()
+    assert await done(tl) == [300]
 
 
 async def test_an_older_position_that_comes_later_changes_nothing(

@@ -50,6 +50,7 @@ class AssignedConsumer(Consumer):
         self._rejoin_at = 0.0
         self._group_news: Subscription | None = None
         self._ahead: asyncio.Task[None] | None = None
+        self._ahead_waits = False
         self._unsettled: Batch | None = None
 
     @property
@@ -103,6 +104,9 @@ class AssignedConsumer(Consumer):
         return [share for share in self._shares.values() if share.surplus_since is None]
 
     async def _next_ready(self) -> Batch | None:
+        if self._ahead_waits:  # it cannot begin while a caller polls who has nothing to wait for
+            self._ahead_waits = False
+            await asyncio.sleep(0)
         for _ in range(len(self._turn)):
             self._turn.rotate(-1)
             share = self._shares.get(self._turn[0])
@@ -146,6 +150,7 @@ class AssignedConsumer(Consumer):
             self._ahead = asyncio.create_task(
                 self._fetch_ahead(share), name=f"read ahead {self.topic}/{share.partition}"
             )
+            self._ahead_waits = True
 
     async def _fetch_ahead(self, share: Share) -> None:
         try:

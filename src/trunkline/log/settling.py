@@ -1,19 +1,21 @@
 """`Settling`: what a consumer's caller has done, committed while the caller goes on.
 
-Commits go out in rounds, one after the other. What becomes done meanwhile waits for the next round;
-of one partition's positions in an assigned group only the newest does, for it says the same of all
-before it. So the slower commits are, the fewer there are. Nothing is given up while the server is
-away.
+Commits go out in rounds, one after the other, a hundred a second at most. What becomes done
+meanwhile waits for the next round; of one partition's positions in an assigned group only the
+newest does, for it says the same of all before it. So the slower commits are, the fewer there are.
+Nothing is given up while the server is away.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import LeaseLost, Unavailable
+from trunkline.core.waiting import set_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 logger = telemetry.get_logger(__name__)
 
+_PACE = 0.01  # seconds between the beginnings of two rounds, unless somebody waits
 _MOST = 16  # batches that may wait; they are kept in memory until they are committed
 
 
@@ -34,6 +37,8 @@ class Settling:
         self._round: dict[tuple[int, int], Batch] = {}
         self._task: asyncio.Task[None] | None = None
         self._round_over = asyncio.Event()
+        self._next_at = 0.0
+        self._hurry = asyncio.Event()
         self._refusal: Exception | None = None
 
     @property
@@ -53,6 +58,7 @@ class Settling:
     async def flush(self) -> None:
         """Wait for what was added until now; raises the first refusal that nobody was told of."""
         for _ in range(bool(self._round) + bool(self._waiting)):
+            self._hurry.set()
             if self._task is not None:
                 await self._round_over.wait()
         refusal, self._refusal = self._refusal, None
@@ -61,6 +67,7 @@ class Settling:
 
     async def close(self, within: float) -> None:
         """Commit the rest in so many seconds. What is left then comes again, and is told so."""
+        self._hurry.set()
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=within)
         if (task := self._task) is not None:
@@ -72,6 +79,10 @@ class Settling:
     async def _run(self) -> None:
         try:
             while self._waiting:
+                if (pause := self._next_at - time.monotonic()) > 0:
+                    await set_within(self._hurry, pause)
+                self._hurry.clear()
+                self._next_at = time.monotonic() + _PACE
                 self._round, self._waiting = self._waiting, {}
                 for place, batch in [*self._round.items()]:
                     await self._commit(batch)
