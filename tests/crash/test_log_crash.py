@@ -247,9 +247,9 @@ async def test_what_killed_consumers_left_to_be_committed_soon_is_not_lost(
 ) -> None:
     async with trunkline.connect(dsn) as tl:
         await prepare(tl, partitions=2)
-        for number in range(600):
-            await tl.log.append("orders", str(number), keys=str(number))
         for _ in range(3):
+            for number in range(200):
+                await tl.log.append("orders", str(number), keys=str(number))
             doomed = start("soon", dsn, mode)
             await asyncio.to_thread(doomed.said, "handled")
             await execute(
