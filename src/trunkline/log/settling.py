@@ -52,6 +52,8 @@ class Settling:
         other = self._waiting.get(place)
         if other is None or other.last_offset < batch.last_offset:
             self._waiting[place] = batch
+        if self.crowded:
+            self._hurry.set()  # a poll waits for room
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"commit {batch.topic}")
 
