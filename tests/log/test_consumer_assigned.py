@@ -636,7 +636,7 @@ async def test_a_backlog_is_read_ahead_though_the_caller_never_waits(
         for _ in range(40):
             await poll(consumer)
             asked.append(watch.asked["log_fetch"])
-    assert asked[10] == 2
+    assert asked[8] == 2  # with the tenth there is room for the third ten, if the second are here
     assert asked[12] == 3  # while the second ten are handed out, the third are on their way
 
 
