@@ -14,12 +14,12 @@ DSN :=
 QUICK := not soak
 CALM := not soak and not crash
 OLD := $(CALM) and server and not spark
-ON_SERVERS := $(addprefix tests/,core log broker tube upgrade plans)
+ON_SERVERS := $(addprefix tests/,core log broker tube kv upgrade plans)
 # What these try happens in Python; the SQL that it calls has tests of its own, and clients try the types.
 ANYWHERE := $(addprefix --ignore=tests/,$(addsuffix .py,core/test_embedded log/test_producer log/test_consumer_assigned \
   log/test_consumer_shared log/test_archived log/test_settling log/test_storing log/test_sync broker/test_app \
   broker/test_enqueue broker/test_run_handlers broker/test_unsendable broker/test_webhooks broker/test_webhook_faults \
-  broker/test_webhook_addresses tube/test_worker tube/test_downstream_worker tube/test_example))
+  broker/test_webhook_addresses tube/test_worker tube/test_downstream_worker tube/test_example kv/test_parade kv/test_puller kv/test_lives))
 JOBS := 2
 
 help: ## show this list

@@ -31,6 +31,8 @@ from trunkline.broker import enqueue
 from trunkline.cli import main
 from trunkline.core import errors, migrate
 from trunkline.core.calls import AsyncFace
+from trunkline.kv import client as kv_client
+from trunkline.kv import models as kv_models
 from trunkline.log import assigned, client, consumer, models, producer
 from trunkline.spark import (
     delta_sink,
@@ -86,6 +88,16 @@ THEMES = {
         "Duties of maintain()": "cursors_advance forwards_advance expire watches_check",
         "Others": REST,
     },
+    "kv": {
+        "Keys": "get get_many put put_many delete patch_numeric scan",
+        "Watching": "changes head tick",
+        "The parade": "instance_put instance_drop instance_here topology "
+        "local_replication_topology namespace_put policy_put policy_drop policies",
+        "How it stands": "status held",
+        "What others ask of an instance": "hello copy_begin copy export confirm digest bucket",
+        "What a puller does with it": "pulled apply heard begin_anew make_whole",
+        "Duties of maintain()": "expire release forget",
+    },
     "core": {
         "Settings and roles": "config_list config_get config_set roles_grant",
         "Leases": "lease_renew lease_ttl lease_rest lease_end lease_list",
@@ -130,6 +142,7 @@ FACES: dict[str, list[tuple[type, str, str]]] = {
         (enqueue.Enqueuer, "enqueuer", "enqueue flush close"),
         (trunkline.App, "app", ""),
     ],
+    "kv": [(kv_client.Kv, "tl.kv", ""), (trunkline.Parade, "parade", "")],
     "core": [(trunkline.Platform, "tl", "dsn transaction services close")],
     "spark": [],
 }
@@ -145,6 +158,15 @@ VALUES: dict[str, list[type]] = {
         models.Position,
         models.Lag,
         models.Check,
+    ],
+    "kv": [
+        kv_models.KvEntry,
+        kv_models.KvChange,
+        kv_models.KvPolicy,
+        kv_models.KvInstance,
+        kv_models.KvPeer,
+        kv_models.KvStatus,
+        kv_models.KvHeld,
     ],
     "spark": [
         sync.Synced,
@@ -349,7 +371,10 @@ def _parameters(signature: inspect.Signature) -> Iterator[str]:
             yield "*"
         stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
         default = "" if parameter.default is parameter.empty else f" = {_value(parameter.default)}"
-        yield f"{stars}{parameter.name}: {parameter.annotation}{default}"
+        if parameter.annotation is parameter.empty:
+            yield f"{stars}{parameter.name}{default.replace(' ', '')}"
+        else:
+            yield f"{stars}{parameter.name}: {parameter.annotation}{default}"
 
 
 def _value(default: Any) -> str:
@@ -482,7 +507,7 @@ def _options(command: Any, *, shared: bool) -> Iterator[str]:
             continue
         words = ", ".join(f"`{each}`" for each in (*param.opts, *param.secondary_opts))
         metavar = "" if param.is_flag else f" {param.metavar or param.type.name.upper()}"
-        stated = param.default not in (None, False) and not callable(param.default)
+        stated = param.default not in (None, False, "") and not callable(param.default)
         default = f" Default: {param.default}." if stated else ""
         yield f"- {words}{metavar}: {param.help}{default}"
 

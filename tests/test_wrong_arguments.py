@@ -86,8 +86,16 @@ RIGHT: dict[str, Any] = {
     "downstream": ("callable", {}),
     "partition": 0,
     "shard": 0,
+    "key": "a",
+    "value": 1,
+    "values": {"a": 1},
+    "offsets": {"n": 1},
+    "zone": "east",
+    "policy": "short",
+    "keep": timedelta(days=1),
+    "namespace": "default",
 }
-OTHERWISE = {"archive_add", "close", "process", "services", "worker_for"}
+OTHERWISE = {"archive_add", "close", "process", "services", "watch", "worker_for"}
 
 
 def methods(client: Any) -> Iterator[tuple[str, Callable[..., Any], list[inspect.Parameter]]]:
@@ -146,7 +154,7 @@ async def use_blocking(method: Callable[..., Any], arguments: dict[str, Any]) ->
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("client", ["log", "broker", "tube"])
+@pytest.mark.parametrize("client", ["log", "broker", "tube", "kv"])
 async def test_wrong_arguments_are_told_as_such_by_every_method_of_the_clients(
     dsn: str, client: str
 ) -> None:
@@ -161,7 +169,7 @@ async def test_wrong_arguments_are_told_as_such_by_every_method_of_the_clients(
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("client", ["log", "broker", "tube"])
+@pytest.mark.parametrize("client", ["log", "broker", "tube", "kv"])
 async def test_wrong_arguments_are_told_as_such_by_every_method_of_the_blocking_clients(
     dsn: str, client: str
 ) -> None:
@@ -211,6 +219,14 @@ async def test_subscribing_and_explaining_say_what_params_are(dsn: str) -> None:
             await platform.broker.explain(None, "a")  # type: ignore[arg-type]
         with pytest.raises(Invalid, match=r"all_of\(\) takes conditions in the JSON form, got 5\."):
             all_of(5)  # type: ignore[arg-type]
+
+
+async def test_watching_says_what_a_prefix_and_a_place_are(dsn: str) -> None:
+    async with connect(dsn) as platform:
+        with pytest.raises(Invalid, match=r"prefix is text, got 5\."):
+            platform.kv.watch(5)  # type: ignore[arg-type]
+        with pytest.raises(Invalid, match="after is a whole number"):
+            platform.kv.watch(after="now")  # type: ignore[arg-type]
 
 
 async def test_keys_and_options_of_a_tube_are_not_taken_apart_letter_by_letter(dsn: str) -> None:

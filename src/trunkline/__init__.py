@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Unavailable,
         UnsupportedCodec,
     )
+    from trunkline.kv.parade import Parade
     from trunkline.log.client import Log
     from trunkline.log.consumer import Batch, Consumer
     from trunkline.log.models import Appended, Delivery, Message, Mode, Outgoing, Topic
@@ -56,6 +57,7 @@ __all__ = [
     "NewEvent",
     "NotFound",
     "Outgoing",
+    "Parade",
     "Platform",
     "PositionTrimmed",
     "Producer",
@@ -81,6 +83,7 @@ _HOMES = (
     "trunkline.broker.models",
     "trunkline.broker.client",
     "trunkline.broker.delivered",
+    "trunkline.kv.parade",
     "trunkline.platform",
     "trunkline.app",
 )

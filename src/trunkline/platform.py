@@ -11,12 +11,14 @@ from trunkline.broker.client import Broker, SyncBroker
 from trunkline.core import migrate
 from trunkline.core.db import AsyncDb, Db
 from trunkline.core.embedded import Target, resolve
+from trunkline.core.keeper import ServerKeeper
 from trunkline.core.lease import ProcessLease
 from trunkline.core.listen import Listener, Notifier
 from trunkline.core.maintain import Maintainer
 from trunkline.core.portal import Portal
 from trunkline.core.quiet import Commits
 from trunkline.core.settings import Settings
+from trunkline.kv.client import Kv, SyncKv
 from trunkline.log.client import Log, SyncLog
 from trunkline.tube.client import SyncTubes, Tubes
 
@@ -46,6 +48,7 @@ class Platform:
         self.log = Log(self.db, lease=self._lease, listener=self._listener, notifier=self._notifier)
         self.broker = Broker(self.db, lease=self._lease, listener=self._listener)
         self.tube = Tubes(self.db, lease=self._lease, listener=self._listener)
+        self.kv = Kv(self.db, lease=self._lease, listener=self._listener)
 
     @property
     def dsn(self) -> str:
@@ -54,8 +57,14 @@ class Platform:
 
     def services(self) -> list[Service]:
         """The background work that ``trunkline up`` runs."""
-        commits = Commits()
-        return [Maintainer(self.db), *self.broker.services(commits), *self.tube.services(commits)]
+        commits, server = Commits(), self._target.server
+        return [
+            *([ServerKeeper(server)] if server else []),
+            Maintainer(self.db),
+            *self.broker.services(commits),
+            *self.tube.services(commits),
+            *self.kv.services(commits),
+        ]
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
@@ -113,6 +122,7 @@ class SyncPlatform:
         self.log = SyncLog(self.db, self._portal, self._platform.log)
         self.broker = SyncBroker(self.db, self._portal, self._platform.broker)
         self.tube = SyncTubes(self.db)
+        self.kv = SyncKv(self.db)
 
     @property
     def dsn(self) -> str:

@@ -159,3 +159,14 @@ def test_sequences_hand_out_one_number_at_a_time(session: Session) -> None:
         "select sequencename from pg_sequences where schemaname = 'trunkline' and cache_size <> 1",
     )
     assert cached == []
+
+
+def test_no_lock_outlasts_its_transaction(session: Session) -> None:
+    """One that belongs to a session would stay with a pooled connection."""
+    source = "regexp_replace(prosrc, '/\\*.*?\\*/|--[^\\n]*', '', 'g')"
+    locking = column(
+        session,
+        "select proname from pg_proc where pronamespace = 'trunkline'::regnamespace"
+        f" and {source} ~ 'advisory_(un)?lock'",
+    )
+    assert locking == []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from bench import kv as kv_bench
 from trunkline.broker import bench as broker_bench
 from trunkline.core.errors import Invalid
 from trunkline.log.batches import pack
@@ -54,6 +55,17 @@ def test_the_broker_is_measured_against_the_same_deliveries(dsn: str) -> None:
             " (select count(*) from pg_namespace where nspname = 'bench_broker')"
         ).fetchone()
     assert left == (0, 0)
+
+
+def test_keys_are_measured_against_the_design_of_the_seed(dsn: str) -> None:
+    result = kv_bench.run(dsn, quick=True, only="replicate", runs=1)
+    assert [row["cell"] for row in result["cells"]] == ["replicate"]
+    assert all(row["result"] > 0 for row in result["cells"])
+    with psycopg.connect(dsn) as connection:
+        left = connection.execute(
+            "select count(*) from pg_database where datname ~ '^bench_'"
+        ).fetchone()
+    assert left == (0,)
 
 
 def test_a_run_leaves_nothing_behind(dsn: str) -> None:

@@ -191,6 +191,24 @@ def test_a_locked_key_makes_overlapping_transactions_publish_one_after_the_other
     publish(session, "account", "d", key="1")  # waits for nobody any more
 
 
+def test_a_lock_of_the_application_with_the_number_of_a_locked_key_delays_that_key_only(
+    session: Session, two: TwoSessions
+) -> None:
+    """Advisory locks are shared by all who use the database."""
+    call(session, "broker_topic", topic="account", key_order="locked")
+    number = "hashtext('trunkline.event account'), hashtext('1')"
+    two.a.execute(f"select pg_advisory_xact_lock({number})")
+    waiting = two.later(two.b, "select trunkline.broker_publish('account', '1', '1')")
+    two.blocked_by(two.a, two.b)
+    publish(session, "account", "another key", key="2")
+    publish(session, "elsewhere", "another topic", key="1")
+    assert tick(session) == 2
+    two.a.commit()
+    waiting.result(10)
+    two.b.commit()
+    assert payloads(session) == ["another key", "another topic", 1]
+
+
 def test_batches_lock_their_keys_in_an_order_that_lets_them_pass(
     session: Session, connect: Callable[..., Session]
 ) -> None:

@@ -105,6 +105,20 @@ def test_groups_lag_seek_and_delete(session: Session, cli: Cli) -> None:
     assert cli("broker", "read", "billing").code == 3
 
 
+@pytest.mark.parametrize("place", ["hot", "rubbish", "0", "-1"])
+def test_a_handler_is_not_moved_to_a_place_that_is_none(
+    session: Session, cli: Cli, place: str
+) -> None:
+    rows(cli, "read", "billing")
+    rows(cli, "seek", "billing", "--to", "latest")
+    answer = cli("broker", "seek", "billing", "--to", place)
+    assert answer.code == 2
+    assert place in answer.err
+    assert "offset" not in answer.err
+    assert "hot" not in answer.err.replace(f'"{place}"', "")
+    assert rows(cli, "read", "billing") == []
+
+
 def test_the_doctor_sees_what_waits_for_somebody(session: Session, cli: Cli) -> None:
     bad = subscribe(session, "bad", "1 / (e.payload ->> 'n')::int > 0")
     publish(session, "order", {"n": 0})

@@ -69,4 +69,7 @@ def test_what_cannot_be_understood_is_refused_before_anything_happens(cli: Cli) 
         ("subscribe", "g", '{"topic": []}'),
     ):
         assert cli("broker", *words).code == 2
+    for place in ("earliest", "rubbish"):
+        said = cli("broker", "subscribe", "g", "--from", place).err
+        assert f'--from takes a position or a time, got "{place}".' in said
     assert cli("broker", "subscriptions").rows == []

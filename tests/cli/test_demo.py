@@ -33,13 +33,15 @@ def test_it_proves_what_it_claims_and_leaves_nothing_behind(
     if "Spark is left out" not in answer.err:
         assert found["orders in the lake"] > 0
         assert "equal as of" in answer.err
+    assert found["visits counted in two zones, in the west"] > 0
     assert "kill -9" in answer.err
     left = sql.execute(
         "select (select count(*) from trunkline.log_topic), (select count(*) from trunkline.lease),"
-        " (select count(*) from pg_namespace where nspname like 'demo%')"
+        " (select count(*) from pg_namespace where nspname like 'demo%'),"
+        " (select count(*) from pg_database where datname like 'demo%')"
     ).fetchone()
     assert left is not None
-    assert left[0] == left[2] == 0
+    assert left[0] == left[2] == left[3] == 0
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import psycopg
+import pytest
 from psycopg.conninfo import make_conninfo
 from tests.cli.conftest import Answer, Cli, caller
 from tests.fixtures.postgres import new_database, open_two_sessions
@@ -17,7 +18,6 @@ from trunkline.testing import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pytest
     from tests.fixtures.postgres import AnyServer, TwoSessions
 
     from trunkline.core.embedded import Server
@@ -305,3 +305,85 @@ def test_commits_that_wait_for_a_standby_that_is_not_there_are_told(
             assert "'nobody'" in found[0]["remedy"]
 
         wait_until(told)
+
+
+def parade(sql: psycopg.Connection[Any], *, here: bool = True) -> None:
+    """Two zones, of which the western one has just been heard and has asked."""
+    for zone in ("east", "west"):
+        sql.execute("select trunkline.kv_instance_put(%s, 'main', 'dbname=x')", [zone])
+    if here:
+        sql.execute("select trunkline.kv_instance_here('east', 'main')")
+    sql.execute("select trunkline.kv_heard('west/main', 1, 0, true, '0')")
+    sql.execute("update trunkline.kv_peer set asked_origin = 1, asked_at = now()")
+    state = '{"origin": 1, "life": 1, "copied": true}'
+    sql.execute(
+        "select trunkline._cursor_move(trunkline._cursor_hold('kv:from:west/main'), 0, %s)", [state]
+    )
+
+
+def test_a_database_that_belongs_to_no_parade_is_fine(cli: Cli) -> None:
+    found = [row for row in cli("doctor").rows if row["check"] == "kv"]
+    assert [(row["state"], row["found"]) for row in found] == [("ok", "it stands alone")]
+
+
+def test_a_parade_whose_members_hear_each_other_is_fine(
+    cli: Cli, sql: psycopg.Connection[Any]
+) -> None:
+    parade(sql)
+    found = [row for row in cli("doctor").rows if row["check"] == "kv"]
+    assert [(row["state"], row["found"]) for row in found] == [("ok", "1 peer, none far behind")]
+
+
+def test_a_parade_that_does_not_know_which_of_it_this_is_is_told(
+    cli: Cli, sql: psycopg.Connection[Any]
+) -> None:
+    parade(sql, here=False)
+    found = finding(cli("doctor"), "kv")
+    assert "none is this database" in found["found"]
+    assert "trunkline kv instance here" in found["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("sickness", "state", "said"),
+    [
+        ("delete from trunkline.kv_peer; delete from trunkline.cursor", "warn", "was never heard"),
+        ("update trunkline.kv_peer set error = 'it burns'", "warn", "is away, all of it was here"),
+        ("update trunkline.kv_peer set level_at = null, error = 'no'", "warn", "was never copied"),
+        ("update trunkline.kv_peer set level_at = null", "warn", "not copied to its end yet"),
+        (
+            "update trunkline.kv_peer set head = 7, level_at = now() - interval '3 hours'",
+            "warn",
+            "7 known changes of west/main are not here yet; all of it was here 3 hours ago",
+        ),
+        ("update trunkline.kv_peer set head = 200000", "warn", "200000 known changes"),
+        ("update trunkline.kv_peer set asked_at = null", "warn", "has never asked"),
+        (
+            "update trunkline.kv_peer set asked_at = now() - interval '3 days'",
+            "warn",
+            "has not asked for 3 days",
+        ),
+        (
+            "update trunkline.kv_peer set skew = '5 minutes'",
+            "fail",
+            "5 minutes ahead of every peer: nothing can be written here",
+        ),
+        (
+            "select trunkline._kv_take_in(jsonb_build_array(jsonb_build_object("
+            "'namespace', 'default', 'key', 'k', 'value', '[1]'::jsonb, 'origin', 1,"
+            " 'counted_stamp', 0, 'stamp',"
+            " (extract(epoch from now() + interval '50 hours') * 1000000)::bigint)), 1)",
+            "warn",
+            "1 key is held back: the clock that stamped it is up to 2 days ahead",
+        ),
+        ("update trunkline.kv_life set whole = false", "warn", "this copy is not whole"),
+    ],
+)
+def test_what_keeps_zones_apart_is_told(
+    cli: Cli, sql: psycopg.Connection[Any], sickness: str, state: str, said: str
+) -> None:
+    parade(sql)
+    for statement in sickness.split("; "):
+        sql.execute(statement)
+    found = finding(cli("doctor"), "kv")
+    assert said in found["found"]
+    assert found["state"] == state

@@ -80,6 +80,10 @@ def test_a_place_is_a_word_an_offset_or_a_time() -> None:
     assert timedelta(hours=1.9) < datetime.now(UTC) - ago < timedelta(hours=2.1)
     with pytest.raises(Invalid, match="--to takes earliest"):
         inputs.start("yesterday", option="--to")
+    with pytest.raises(Invalid, match="--to takes now, a page or a time"):
+        inputs.start("latest", option="--to", words=("now",), number="a page")
+    with pytest.raises(Invalid, match="--to takes a page or a time"):
+        inputs.start("latest", option="--to", words=(), number="a page")
 
 
 @pytest.mark.parametrize("text", ["9" * 5000, "0001-01-01T00:00+14:00", "9999-12-31T23:59-14:00"])

@@ -270,6 +270,12 @@ def test_hints_speak_of_commands_not_of_functions(cli: Cli) -> None:
         assert "()" not in answer.err
 
 
+def test_hints_speak_of_options_not_of_arguments(cli: Cli) -> None:
+    cli("log", "create", "plain")
+    answer = cli("log", "compact", "plain")
+    assert "Create a topic with --compact." in answer.err
+
+
 def test_a_function_that_is_no_command_keeps_its_name_in_a_hint(cli: Cli) -> None:
     cli("broker", "subscribe", "billing", "{}")
     answer = cli("broker", "handler-delete", "billing", "nothing")

@@ -6,6 +6,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+import pytest
 from tests.cli.conftest import Start, answer_of
 
 from trunkline.core.embedded import Server
@@ -43,6 +44,27 @@ def test_it_runs_the_embedded_server_with_its_schema(home: Path, start: Start) -
     assert listed.rows[0]["topic"] == "orders"
     server = Server(home, "shop")
     assert server.running
+    process.send_signal(signal.SIGTERM)
+    assert answer_of(process).code == 0
+    assert not server.running
+
+
+@pytest.mark.crash
+def test_it_brings_the_embedded_server_back_after_a_kill(home: Path, start: Start) -> None:
+    process = start("up", "--instance", "shop", TRUNKLINE_HOME=str(home))
+    assert process.stdout is not None
+    dsn = process.stdout.readline().strip()
+    with psycopg.connect(dsn) as connection:
+        connection.execute("select trunkline.log_create('orders')")
+    server = Server(home, "shop")
+    server.kill()
+
+    def back() -> None:
+        with psycopg.connect(dsn) as connection:
+            topics = connection.execute("select topic from trunkline.log_list()").fetchall()
+        assert topics == [("orders",)]
+
+    wait_until(back, timeout=30, also=(psycopg.OperationalError,))
     process.send_signal(signal.SIGTERM)
     assert answer_of(process).code == 0
     assert not server.running

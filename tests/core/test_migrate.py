@@ -363,7 +363,8 @@ def test_create_on_the_database_is_all_an_install_needs(
         maker = make_conninfo(server.dsn("of_maker"), user="maker")
         migrate.install(maker)
         assert said == []
-        made = ["trunkline_admin", "trunkline_matcher", "trunkline_reader", "trunkline_writer"]
+        kinds = ("admin", "kv_client", "kv_replicator", "matcher", "reader", "writer")
+        made = [f"trunkline_{kind}" for kind in kinds]
         assert roles(root) == made
         grants = "select has_function_privilege('trunkline_{}', 'trunkline.{}', 'execute')"
         with closing(psycopg.connect(plain, autocommit=True)) as owner:

@@ -474,6 +474,7 @@ def test_a_restore_into_a_server_with_lower_xids_loses_and_doubles_nothing(
     with psycopg.connect(copy, autocommit=True) as session:  # a dump has no roles in it
         session.execute("create role trunkline_reader; create role trunkline_writer")
         session.execute("create role trunkline_admin; create role trunkline_matcher")
+        session.execute("create role trunkline_kv_client; create role trunkline_kv_replicator")
     programs.psql(copy, first_dump)
     with psycopg.connect(copy, autocommit=True) as session:
         assert ask(session, "select pg_current_xact_id()::text::bigint") < burnt - 1000

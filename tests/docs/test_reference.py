@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -62,6 +63,15 @@ def test_every_environment_variable_is_described() -> None:
         default = "" if field.default_factory or field.default is None else str(field.default)
         row = next(line for line in page.splitlines() if f"`TRUNKLINE_{name.upper()}`" in line)
         assert default.lower() in row, name
+
+
+def test_every_metric_is_described() -> None:
+    page = (ROOT / "docs" / "how-to" / "run-in-production.md").read_text("utf-8")
+    code = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    counted = " ".join(re.findall(r'(?:counter|_count)\(\s*(".*)', code))
+    made = set(re.findall(r'"([a-z_]+)"', counted))
+    assert made
+    assert set(re.findall(r"`trunkline_([a-z_]+)_total`", page)) == made
 
 
 def test_every_error_has_a_paragraph() -> None:

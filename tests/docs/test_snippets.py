@@ -15,7 +15,7 @@ RUNNER = Path(__file__).with_name("page.py")
 CODE = re.compile(r"^```(python|sql|sh)\b", re.MULTILINE)
 GENERATED = re.compile(r"<!-- generated: .*?<!-- end -->", re.DOTALL)
 # A newcomer pastes them one after the other, into one database.
-FIRST = ["README.md", "docs/tutorial/log.md", "docs/tutorial/broker.md", "docs/tutorial/tube.md"]
+FIRST = ["README.md", *(f"docs/tutorial/{name}.md" for name in ("log", "broker", "tube", "kv"))]
 PAGES = [
     name
     for page in sorted(ROOT.glob("docs/**/*.md"))

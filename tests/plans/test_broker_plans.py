@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import re
-from contextlib import closing
-from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
 from tests.broker.groups import Member, last_delivery, match, subscribe
 from tests.fixtures.asking import Session, ask
-from tests.fixtures.postgres import new_database
-from tests.plans.explaining import KNOWN, Hot, fill_knowing, load_explaining
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.fixtures.postgres import AnyServer
+from tests.plans.explaining import KNOWN, Hot, fill_knowing
 
 MANY = 30_000  # ticks, as ten busy minutes leave them in a slot
 FILL = f"""
@@ -51,15 +42,9 @@ end $$
 
 
 @pytest.fixture
-def session(server: AnyServer, template: str) -> Iterator[Session]:
-    with (
-        new_database(server, template=template) as name,
-        closing(psycopg.connect(server.dsn(name), autocommit=True)) as opened,
-    ):
-        load_explaining(opened)
-        opened.execute("select trunkline._incarnation_row()")
-        subscribe(opened, condition={"topic": "orders"})
-        yield opened
+def session(explaining: Session) -> Session:
+    subscribe(explaining, condition={"topic": "orders"})
+    return explaining
 
 
 class HotBroker(Hot):

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import re
-from contextlib import closing
 from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
-from tests.fixtures.postgres import new_database
-from tests.plans.explaining import KNOWN, Hot, fill_knowing, load_explaining
+from tests.plans.explaining import KNOWN, Hot, fill_knowing
 from tests.tube.sql_steps import ORDERS, attach, ensure, head, join, member, tick
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.fixtures.asking import Session
-    from tests.fixtures.postgres import AnyServer
 
 MANY = 30_000  # ticks, as ten busy minutes leave them in a slot
 FILL = f"""
@@ -46,20 +40,14 @@ end $$
 
 
 @pytest.fixture
-def session(server: AnyServer, template: str) -> Iterator[Session]:
+def session(explaining: Session) -> Session:
     """A table in a tube of one lane, whose first row was touched."""
-    with (
-        new_database(server, template=template) as name,
-        closing(psycopg.connect(server.dsn(name), autocommit=True)) as opened,
-    ):
-        load_explaining(opened)
-        opened.execute("select trunkline._incarnation_row()")
-        opened.execute(ORDERS)
-        ensure(opened, lanes=1)
-        attach(opened)
-        opened.execute("insert into orders values (1, 'new', 1, 1)")
-        tick(opened)
-        yield opened
+    explaining.execute(ORDERS)
+    ensure(explaining, lanes=1)
+    attach(explaining)
+    explaining.execute("insert into orders values (1, 'new', 1, 1)")
+    tick(explaining)
+    return explaining
 
 
 class HotTube(Hot):

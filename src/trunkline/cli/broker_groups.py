@@ -103,10 +103,13 @@ def seek(
 
     from trunkline.broker import calls
     from trunkline.cli import inputs
+    from trunkline.core.errors import Invalid
 
-    place = inputs.start(to, option="--to")
+    place = inputs.start(to, option="--to", words=("earliest", "latest"), number="a delivery")
     if isinstance(place, str):
         place = datetime.max.replace(tzinfo=UTC) if place == "latest" else 1
+    elif isinstance(place, int) and place < 1:
+        raise Invalid(f"deliveries begin at 1, got {place}.")
     moved = (
         calls.seek(group, handler=handler, lane=lane, up_to=place - 1)
         if isinstance(place, int)

@@ -1,19 +1,15 @@
 """``trunkline broker stream`` and ``schedule``."""
 
 import asyncio
-import sys
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from trunkline.cli.following import follow, format_of
 from trunkline.cli.invocation import Invocation, command, run_async
-from trunkline.cli.output import Format, as_row, open_stream
+from trunkline.cli.output import Format, open_stream
 from trunkline.cli.stopping import until_told
-
-if TYPE_CHECKING:
-    from trunkline.broker.stream import EventStream
-    from trunkline.cli.output import Writer
 
 _FOR_PEOPLE = ("at", "topic", "key", "payload", "token")
 
@@ -68,9 +64,7 @@ async def _stream(
     limit: int | None,
     stop: asyncio.Event,
 ) -> None:
-    form = invocation.format
-    if invocation.form is None and form is Format.JSON:
-        form = Format.NL  # an array without end is no JSON
+    form = format_of(invocation)
     async with invocation.platform() as platform:
         from trunkline.broker.services import BrokerSequencer
         from trunkline.core.service import Loop
@@ -79,29 +73,13 @@ async def _stream(
             pattern, condition=condition, params=params, after=after, json_text=True
         )
         await events.open()
-        # where nobody numbers events, we do
-        numbering = asyncio.create_task(Loop(BrokerSequencer(platform.db)).run(stop))
-        printing = asyncio.create_task(_print(events, open_stream(form, _columns(form)), limit))
-        stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait({printing, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stop.set()
-        printing.cancel()
-        await asyncio.wait({printing, numbering})
-        if not printing.cancelled():
-            printing.result()
-
-
-async def _print(events: "EventStream", writer: "Writer", limit: int | None) -> None:
-    count = 0
-    try:
-        async for event in events:
-            writer.write([as_row(event)])
-            sys.stdout.flush()
-            count += 1
-            if count == limit:
-                return
-    finally:
-        writer.close()
+        await follow(
+            events,
+            open_stream(form, _columns(form)),
+            limit=limit,
+            beside=Loop(BrokerSequencer(platform.db)).run(stop),  # where nobody numbers, we do
+            stop=stop,
+        )
 
 
 def _columns(form: Format) -> tuple[str, ...]:

@@ -155,11 +155,8 @@ def _params(text: str) -> dict[str, Any]:
 
 def _beginning(text: str | None) -> dict[str, Any]:
     from trunkline.cli import inputs
-    from trunkline.core.errors import Invalid
 
     if text is None:
         return {}
-    place = inputs.start(text)
-    if isinstance(place, str):
-        raise Invalid(f'--from takes a position or a time, got "{text}".')
+    place = inputs.start(text, words=(), number="a position")
     return {"from_position" if isinstance(place, int) else "from_time": place}

@@ -39,7 +39,7 @@ def demo(
         float, typer.Option(metavar="N", min=1, help="About how long it takes.")
     ] = 15.0,
 ) -> None:
-    """See it work: groups, a killed member, dead letters, an outbox, a table synced into a lake."""
+    """See it work: groups, a killed member, an outbox, a table synced into a lake, two zones."""
     from trunkline.demo.figures import Amount
 
     amount = Amount(_PER_SECOND, seconds * _SHARE, _ONCE if once else None)
@@ -153,7 +153,8 @@ class View:
             f"{figures.forwarded:,} forwarded",
             *([f"{figures.synced:,} synced"] if figures.synced else []),
         ]
-        return f"{', '.join(views)}; {', '.join(orders)}"
+        zones = [f"{figures.visits:,} visits in two zones"] if figures.visits else []
+        return "; ".join(", ".join(part) for part in (views, orders, zones) if part)
 
     def _picture(self, figures: "Figures") -> Any:
         from rich.console import Group
@@ -180,6 +181,8 @@ class View:
         table.add_row("orders", f"{figures.orders:,}", f"{rates['orders']:,.0f}", "", synced)
         events = f"{figures.forwarded:,} forwarded into the log"
         table.add_row("invoices", f"{figures.invoiced:,}", "", "", events)
+        if figures.visits:
+            table.add_row("two zones", f"{figures.visits:,}", "", "", "visits and carts, in both")
         return Group(table, Text(""), *(Text(event) for event in self._events), Text(""))
 
     def _rates(self, figures: "Figures") -> dict[str, float]:

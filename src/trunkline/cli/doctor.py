@@ -35,13 +35,15 @@ def doctor(
         typer.Option(metavar="DURATION", help="Report transactions that are open for longer."),
     ] = "1m",
     far_behind: Annotated[
-        int, typer.Option(metavar="MESSAGES", min=1, help="Report groups that lag by more.")
+        int,
+        typer.Option(metavar="MESSAGES", min=1, help="Report groups and peers that lag by more."),
     ] = 100_000,
 ) -> None:
     """Tell what is wrong and what to do; exit code 1 when something fails."""
     from functools import partial
 
     from trunkline.cli import inputs
+    from trunkline.cli.doctor_kv import check_kv, check_whole
     from trunkline.core import migrate
     from trunkline.core.doctor import State, examine
 
@@ -58,6 +60,8 @@ def doctor(
                 "archive": check_archive,
                 "broker": check_broker,
                 "tubes": check_tubes,
+                "kv": partial(check_kv, far_behind=far_behind),
+                "kv copy": check_whole,
                 "schedule": check_schedule,
             },
         )

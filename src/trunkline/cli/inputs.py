@@ -88,10 +88,16 @@ def retention_bytes(text: str | None) -> int | None:
     return size(text, option="--retention-bytes")
 
 
-def start(text: str, *, option: str = "--from") -> str | int | datetime:
-    """``earliest``, ``hot``, ``latest``, an offset, a time, or ``2h ago``."""
+def start(
+    text: str,
+    *,
+    option: str = "--from",
+    words: tuple[str, ...] = ("earliest", "hot", "latest"),
+    number: str = "an offset",
+) -> str | int | datetime:
+    """One of ``words``, a number of that kind, a time, or ``2h ago``."""
     word = text.strip()
-    if word.lower() in {"earliest", "hot", "latest"}:
+    if word.lower() in words:
         return word.lower()
     if word.lower().endswith(" ago"):
         return datetime.now(UTC) - duration(word[:-4], option=option)
@@ -101,7 +107,7 @@ def start(text: str, *, option: str = "--from") -> str | int | datetime:
         return datetime.fromisoformat(word).astimezone()
     except (ValueError, OverflowError):
         raise Invalid(
-            f'{option} takes earliest, hot, latest, an offset or a time, got "{text}".',
+            f'{option} takes {", ".join((*words, number))} or a time, got "{text}".',
             hint=f'For example: {option} 120, {option} 2030-01-31T12:00, {option} "2h ago".',
         ) from None
 

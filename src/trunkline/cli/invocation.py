@@ -139,14 +139,14 @@ class Invocation:
     ) -> "AsyncIterator[Platform]":
         """The clients; that the server answers is checked first, for quick and clear errors."""
         from trunkline.core import migrate, telemetry
-        from trunkline.platform import connect
+        from trunkline.platform import Platform
 
         telemetry.configure("warning")
         with self.target() as target:
             if install or target.server is not None:
                 migrate.install(target.dsn)
             migrate.check(target.dsn)
-            async with connect(target.dsn, name=name) as platform:
+            async with Platform(target, self.settings(), name=name) as platform:
                 yield platform
 
 

@@ -28,6 +28,8 @@ from trunkline.cli import (
     db,
     demo,
     doctor,
+    kv,
+    kv_parade,
     log,
     log_append,
     log_groups,
@@ -78,6 +80,8 @@ for part in (
     part.add_to(broker.app)
 app.add_typer(tube.app, name="tube")
 tube_run.add_to(tube.app)
+app.add_typer(kv.app, name="kv")
+kv_parade.add_to(kv.app)
 app.add_typer(spark.app, name="spark")
 for part in (spark_archive, spark_tube, spark_replay, spark_bench):
     part.add_to(spark.app)
@@ -185,7 +189,8 @@ def _complain(message: str, hint: str) -> None:
 
 
 def _in_our_words(hint: str) -> str:
-    """The database names its functions; here they are commands."""
+    """The database names its functions and arguments; here they are commands and options."""
+    hint = re.sub(r"\b([a-z_]+) => true\b", lambda found: f"--{found[1].replace('_', '-')}", hint)
     return re.sub(r"\b([a-z_]+)\(\)", lambda found: _command_for(found[1]) or found[0], hint)
 
 

@@ -22,7 +22,7 @@ def up(
         flag("--install", help="Install the schema first; the embedded server gets it."),
     ] = False,
 ) -> None:
-    """Run the background services (and the embedded server) until told to stop."""
+    """Run the background services until told to stop; an embedded server is kept up."""
     run_async(_run(invocation, install=install))
 
 

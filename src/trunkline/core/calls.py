@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, wraps
+from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from trunkline.core.arguments import checked
@@ -159,6 +160,19 @@ def awaited(
     return method
 
 
+def awaited_on(build: Callable[..., Call[T]]) -> Callable[..., Awaitable[T]]:
+    """`awaited`, for what may be part of the caller's transaction: ``on`` is its connection."""
+    describe = checked(build)
+
+    @wraps(build)
+    def method(self: Any, /, *args: Any, on: Any = None, **kwargs: Any) -> Awaitable[T]:
+        found: Awaitable[T] = self._db.run(describe(*args, **kwargs), on=on)
+        return found
+
+    method.__signature__ = _with_on(build)  # type: ignore[attr-defined]
+    return method
+
+
 def blocking(
     build: Callable[P, Call[T]],
 ) -> Callable[Concatenate[Any, P], T]:
@@ -171,3 +185,22 @@ def blocking(
         return found
 
     return method
+
+
+def blocking_on(build: Callable[..., Call[T]]) -> Callable[..., T]:
+    """`blocking`, for what may be part of the caller's transaction: ``on`` is its connection."""
+    describe = checked(build)
+
+    @wraps(build)
+    def method(self: Any, /, *args: Any, on: Any = None, **kwargs: Any) -> T:
+        found: T = self._db.run(describe(*args, **kwargs), on=on)
+        return found
+
+    method.__signature__ = _with_on(build)  # type: ignore[attr-defined]
+    return method
+
+
+def _with_on(build: Callable[..., Any]) -> Signature:
+    described = signature(build)
+    on = Parameter("on", Parameter.KEYWORD_ONLY, default=None)
+    return described.replace(parameters=[*described.parameters.values(), on])

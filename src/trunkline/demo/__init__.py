@@ -5,6 +5,7 @@ two members, one of which is killed on the way. The group *mailers* handles each
 readers that share the work; a few cannot be handled and end as dead letters.
 
 Beside it a table of orders is written by plain SQL. A tube captures which rows changed; Spark joins
-when it is up and keeps a Delta table in step, which is audited against the table. At the end every
-count is compared with what the writers know.
+when it is up and keeps a Delta table in step, which is audited against the table. Two zones count
+visits and keep carts, each in a database of its own, also while the line between them is cut. At
+the end every count is compared with what the writers know.
 """

@@ -55,6 +55,7 @@ class Figures:
     phantoms: int = 0
     forwarded: int = 0
     synced: int = 0
+    visits: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import psycopg
 from psycopg import sql
 
 from trunkline.core import lease
@@ -30,6 +31,7 @@ from trunkline.demo.workers import (
     write_orders,
     write_views,
 )
+from trunkline.demo.zones import Zones
 from trunkline.log.models import Mode
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ _TABLES = {
     "invoices": outbox.TABLE,
 }
 _LOOK_EVERY = 0.25  # seconds
+_VIEWS_PER_VISIT = 100
 _PATIENCE = 60.0  # seconds until what should happen has happened, or never will
 _LONG_LEASE = timedelta(seconds=5)  # longer than this the demonstration does not wait for one
 
@@ -69,6 +72,7 @@ class Demo:
         self._directory = tempfile.TemporaryDirectory(prefix="trunkline-demo-")
         self._outbox = Outbox(platform, self._tube, self._schema, self.figures)
         self._lake = Lake(platform.dsn, self._tube, Path(self._directory.name) / "orders")
+        self._zones = Zones(platform.dsn, self._schema.removesuffix("_views"), self.figures)
 
     async def run(self, stop: asyncio.Event) -> list[Proof]:
         """Run to the end, or to an earlier one when ``stop`` is set; what it proved."""
@@ -82,6 +86,7 @@ class Demo:
                     looking.cancel()
                     await self._lake.close()
                     await self._outbox.close()
+                    await self._zones.close()
                     for consumer in self._consumers:
                         await consumer.close()
         finally:
@@ -90,6 +95,7 @@ class Demo:
     async def _act(self, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> list[Proof]:
         victim = await self._start_victim()
         spark = await self._start_spark()
+        zones = await self._start_zones()
         try:
             self._start_readers(tasks)
             await self._until(self._shared, "two members share the partitions")
@@ -106,6 +112,7 @@ class Demo:
                     halfway=self._spark_joined if spark else _at_once,
                 )
             )
+            visits = tasks.create_task(self._visit(stop) if zones else _at_once())
             await self._until(lambda: self._well_begun(stop), "page views are written")
             orphaned = await self._kill(victim)
             taken = await self._take_over(orphaned)
@@ -115,6 +122,7 @@ class Demo:
             await shop
             self._say(f"{self.figures.placed:,} orders are placed, each with an event")
             await self._until(self._outbox.done, "every order is invoiced and in the log")
+            await visits
             if spark:
                 await self._audit()
         finally:
@@ -123,6 +131,8 @@ class Demo:
             await victim.wait()
         proofs = [*await self._prove(), Proof("partitions taken over", len(orphaned), taken)]
         proofs += await self._outbox.prove()
+        if zones:
+            proofs += await self._zones.prove()
         return [*proofs, *await self._prove_lake()] if spark else proofs
 
     async def _set_up(self) -> None:
@@ -149,6 +159,19 @@ class Demo:
             self._say(f"Spark is left out. {missing}")
             return False
         return True
+
+    async def _start_zones(self) -> bool:
+        """Two zones in databases of their own; without the right to make some they are left out."""
+        try:
+            await self._zones.start()
+        except psycopg.errors.InsufficientPrivilege as missing:
+            self._say(f"The two zones are left out: {missing}")
+            return False
+        return True
+
+    async def _visit(self, stop: asyncio.Event) -> None:
+        await self._zones.act(self._amount.expected // _VIEWS_PER_VISIT, self._say, stop)
+        await self._until(self._zones.done, "both zones have the same keys")
 
     async def _spark_joined(self) -> None:
         """Half of the orders are written before Spark is up, the others while it follows."""

@@ -1,6 +1,6 @@
 /* Subscribe a group to the events for which a condition holds; returns the number of the subscription.  The same group,
    condition and params give the same subscription; of two expiries the longer wins, and none wins over any.
-   condition: a boolean expression over e and s, or the JSON form; NULL for every event.  params: what it reads as s.params.
+   condition: a boolean expression over e and s, or the JSON form; NULL or an empty text for every event.  params: what it reads as s.params.
    expiry: the subscription goes when it has not been held for so long, see broker_hold(); process holds it at once.
    from_position, from_time: events of the past are matched first; without, what is published from now on.
    handler: make a reader of the group for this subscription, in the same transaction; ordering is "strict" or "skip".  One that

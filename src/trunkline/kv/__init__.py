@@ -1,0 +1,1 @@
+"""Keys and values that every zone may write, converging everywhere."""
