@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from psycopg.types.json import Jsonb
 from tests.broker.groups import Member, last_delivery, match, read, received, subscribe
-from tests.broker.steps import publish
+from tests.broker.steps import publish, tick
 from tests.fixtures.asking import ask, call, refused, writing_nothing
 from tests.fixtures.postgres import open_two_sessions
 
@@ -371,6 +371,8 @@ def test_a_read_and_a_fetch_of_what_is_not_there_are_refused(session: Session) -
         ("broker_match_try", {"condition_id": 1, "max_events": -(2**31)}),
         ("broker_match_try", {"condition_id": 1, "max_events": None}),
         ("broker_seek", {"up_to": 2**63 - 1}),
+        ("broker_seek", {"at_position": 0}),
+        ("broker_seek", {"at_position": 2**63 - 1}),
         ("broker_subscribe", {"from_position": 2**63 - 1}),
     ],
 )
@@ -433,6 +435,39 @@ def test_a_handler_is_moved_to_a_time_and_whoever_works_is_fenced(session: Sessi
     assert read(session) == []
     with refused("TL422"):
         call(session, "broker_seek", group_name="billing")
+
+
+@pytest.mark.parametrize("reached", [1, 4, 6, 9, 10])
+def test_a_handler_is_moved_to_the_event_at_a_position(session: Session, reached: int) -> None:
+    subscribe(session, condition="(e.payload ->> 'n')::int <> 6")
+    numbers = [*range(1, 11)]
+    for n in numbers:
+        publish(session, "order", {"n": n})
+        if n in {7, 10}:
+            match(session)
+    first = min(one.position - one.payload["n"] for one in read(session))
+    Member(session).commit_all()
+
+    call(session, "broker_seek", group_name="billing", at_position=first + reached)
+
+    wanted = [n for n in numbers if n >= reached and n != 6]
+    assert [one.payload["n"] for one in read(session)] == wanted
+
+
+def test_a_seek_to_a_position_goes_to_what_is_still_to_be_matched(session: Session) -> None:
+    subscribe(session)
+    publish(session, "order", {"n": 1})
+    match(session)
+    Member(session).commit_all()
+    publish(session, "order", {"n": 2})
+    tick(session)
+    head = ask(session, "select trunkline.broker_head()")
+
+    call(session, "broker_seek", group_name="billing", at_position=head)
+
+    assert read(session) == []
+    match(session)
+    assert [one.payload["n"] for one in read(session)] == [2]
 
 
 DELETIONS = ["broker_group_delete('billing')", "broker_handler_delete('billing', '')"]

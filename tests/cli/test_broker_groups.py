@@ -101,6 +101,10 @@ def test_groups_lag_seek_and_delete(session: Session, cli: Cli) -> None:
     rows(cli, "seek", "billing", "--to", "1h ago")
     assert len(rows(cli, "read", "billing")) == 5
 
+    last = max(one["event_position"] for one in rows(cli, "read", "billing"))
+    rows(cli, "seek", "billing", "--position", str(last))
+    assert [one["event_position"] for one in rows(cli, "read", "billing")] == [last]
+
     assert cli("broker", "group-delete", "billing", "--yes").code == 0
     assert cli("broker", "read", "billing").code == 3
 
@@ -117,6 +121,13 @@ def test_a_handler_is_not_moved_to_a_place_that_is_none(
     assert "offset" not in answer.err
     assert "hot" not in answer.err.replace(f'"{place}"', "")
     assert rows(cli, "read", "billing") == []
+
+
+@pytest.mark.parametrize("where", [(), ("--to", "latest", "--position", "1")])
+def test_a_handler_is_moved_to_one_place(cli: Cli, where: tuple[str, ...]) -> None:
+    answer = cli("broker", "seek", "billing", *where)
+    assert answer.code == 2
+    assert "--to PLACE or --position N" in answer.err
 
 
 def test_the_doctor_sees_what_waits_for_somebody(session: Session, cli: Cli) -> None:

@@ -371,22 +371,24 @@ def seek(
     *,
     handler: str = "",
     at_time: datetime | None = None,
+    at_position: int | None = None,
     up_to: int | None = None,
     lane: int | None = None,
 ) -> Call[dict[int, int]]:
-    """Move a handler to a time or a delivery; where its lanes stand."""
+    """Move a handler to a time, an event's position or behind a delivery; where it stands."""
     return Call(
         "broker_seek",
         {
             "group_name": group_name,
             "handler": handler,
             "at_time": at_time,
+            "at_position": at_position,
             "up_to": up_to,
             "lane": lane,
         },
         lambda rows: {row["in_lane"]: row["after"] for row in rows},
         safe_to_repeat=True,
-        types={"at_time": "timestamptz", "up_to": "bigint", "lane": "int"},
+        types={"at_time": "timestamptz", "at_position": "bigint", "up_to": "bigint", "lane": "int"},
     )
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import uuid4
 
 import typer
@@ -90,11 +90,15 @@ def seek(
     invocation: Invocation,
     group: Group,
     to: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--to", metavar="PLACE", help='earliest, latest, a delivery, a time, or "2h ago".'
         ),
-    ],
+    ] = None,
+    position: Annotated[
+        int | None,
+        typer.Option("--position", metavar="N", help="To the event at this position instead."),
+    ] = None,
     handler: Handler = "",
     lane: Lane = None,
 ) -> None:
@@ -105,16 +109,17 @@ def seek(
     from trunkline.cli import inputs
     from trunkline.core.errors import Invalid
 
-    place = inputs.start(to, option="--to", words=("earliest", "latest"), number="a delivery")
-    if isinstance(place, str):
-        place = datetime.max.replace(tzinfo=UTC) if place == "latest" else 1
-    elif isinstance(place, int) and place < 1:
-        raise Invalid(f"deliveries begin at 1, got {place}.")
-    moved = (
-        calls.seek(group, handler=handler, lane=lane, up_to=place - 1)
-        if isinstance(place, int)
-        else calls.seek(group, handler=handler, lane=lane, at_time=place)
-    )
+    if (to is None) == (position is None):
+        raise Invalid("say where to: --to PLACE or --position N, one of them.")
+    where: dict[str, Any] = {"at_position": position}
+    if to is not None:
+        place = inputs.start(to, option="--to", words=("earliest", "latest"), number="a delivery")
+        if isinstance(place, int) and place < 1:
+            raise Invalid(f"deliveries begin at 1, got {place}.")
+        if isinstance(place, str):
+            place = datetime.max.replace(tzinfo=UTC) if place == "latest" else 1
+        where = {"up_to": place - 1} if isinstance(place, int) else {"at_time": place}
+    moved = calls.seek(group, handler=handler, lane=lane, **where)
     with invocation.session() as session:
         places = session.run(moved)
     invocation.print({"lane": number, "up_to": up_to} for number, up_to in places.items())
