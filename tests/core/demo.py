@@ -43,7 +43,8 @@ update trunkline.ring_slot
 update trunkline.ring
    set current = 0, rotated_at = clock_timestamp(), held_since = null, held_by = null;
 update trunkline.config set value = default_value;
-update trunkline.sequence set tag = 'null';
+update trunkline.sequence set tag = 'null' where sequence = 'demo';
+select trunkline._sequence_prepare('demo');
 alter sequence trunkline.demo_seq restart;
 """
 

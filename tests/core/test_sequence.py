@@ -210,11 +210,20 @@ def test_rows_are_read_from_any_position(
     assert numbered(demo, start, most) == wanted
 
 
-def test_ticks_carry_a_tag_of_each_row_when_asked(demo: Session) -> None:
-    demo.execute("update trunkline.sequence set tag = 'length(r.payload)'")
+def test_ticks_carry_a_tag_of_each_row_when_asked(demo: Session, other: Session) -> None:
+    demo.execute("update trunkline.sequence set tag = 'length(r.payload)' where sequence = 'demo'")
+    demo.execute("select trunkline._sequence_prepare('demo')")
     write(demo, "a", "abc", "ab")
     tick(demo, chunk=2)
-    assert column(demo, "select tags from trunkline.tick order by tick") == [[1, 3], [2]]
+    write(demo, "abcd")
+    tick(demo)
+    with other.transaction():
+        write(other, "abcde")
+        write(demo, "abcdef")
+        tick(demo)
+    tick(demo)
+    tags = column(demo, "select tags from trunkline.tick order by tick")
+    assert tags == [[1, 3], [2], [4], [6], [5]]
 
 
 def test_an_idle_tick_writes_nothing(demo: Session, other: Session) -> None:

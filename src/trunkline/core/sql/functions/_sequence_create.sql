@@ -9,4 +9,5 @@ begin
   insert into trunkline.sequence (sequence, source, keep_from, tag)
   values (_sequence_create.sequence, _sequence_create.sequence, _sequence_create.keep_from, _sequence_create.tag);
   perform trunkline._ring_create(sequence, '_sequence_may_leave', slots, rotate_every);
+  perform trunkline._sequence_prepare(sequence);
 end $$;
