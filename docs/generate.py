@@ -38,6 +38,8 @@ from trunkline.spark import (
     delta_sink,
     events_source,
     iceberg_sink,
+    kv_sink,
+    kv_source,
     log_reading,
     log_sink,
     table_sink,
@@ -89,8 +91,8 @@ THEMES = {
         "Others": REST,
     },
     "kv": {
-        "Keys": "get get_many put put_many delete patch_numeric scan",
-        "Watching": "changes head tick",
+        "Keys": "get get_many put put_many delete patch_numeric scan cuts",
+        "Watching": "changes head ends tick",
         "The parade": "instance_put instance_drop instance_here topology "
         "local_replication_topology namespace_put policy_put policy_drop policies",
         "How it stands": "status held",
@@ -113,7 +115,7 @@ THEMES = {
     },
     "spark": {
         "Ledger": "commit written next_batch",
-        "Staging": "stage stage_batches append unstage",
+        "Staging": "stage stage_batches append kv_put unstage",
         "Duties of maintain()": "staging_drop ledger_trim",
     },
 }
@@ -162,6 +164,7 @@ VALUES: dict[str, list[type]] = {
     "kv": [
         kv_models.KvEntry,
         kv_models.KvChange,
+        kv_models.Ends,
         kv_models.KvPolicy,
         kv_models.KvInstance,
         kv_models.KvPeer,
@@ -184,6 +187,7 @@ FORMATS: dict[str, dict[str, type[Options]]] = {
     },
     "trunkline.tube": {"read": tube_source.TubeOptions},
     "trunkline.events": {"read": events_source.EventsOptions},
+    "trunkline.kv": {"read": kv_source.KvOptions, "write": kv_sink.KvSinkOptions},
     "trunkline.delta": {"write": delta_sink.DeltaSinkOptions},
     "trunkline.iceberg": {"write": iceberg_sink.IcebergSinkOptions},
 }

@@ -379,6 +379,28 @@ def test_a_scan_goes_on_after_a_key(session: Session) -> None:
     assert list(scan(session, "1", after_key="0")) == ["1"]
 
 
+def test_a_scan_ends_at_a_key_and_cuts_tell_where(session: Session) -> None:
+    names = [f"{number:02}" for number in range(10)]
+    put_many(session, dict.fromkeys(["1", *names, "ä"], 0))
+    assert list(scan(session, after_key="07", until_key="1")) == ["08", "09", "1"]
+    assert list(scan(session, "0", until_key="1")) == names
+    assert list(scan(session, after_key="5", until_key="2")) == []
+
+    def cuts(prefix: str, parts: int) -> list[str]:
+        given = {"namespace": SPACE, "prefix": prefix, "parts": parts}
+        return [row[0] for row in call(session, "kv_cuts", **given)]
+
+    assert cuts("0", 2) == ["04"]
+    assert cuts("0", 3) == ["03", "06"]
+    assert cuts("", 4) == ["02", "05", "08"]
+    assert cuts("0", 100) == names[:-1]
+    assert cuts("ä", 5) == []
+    assert cuts("nothing", 5) == []
+    for parts in (0, -1, 100_001):
+        with refused("TL422"):
+            cuts("", parts)
+
+
 def test_reads_write_nothing(session: Session) -> None:
     put(session)
     tick(session)

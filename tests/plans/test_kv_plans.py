@@ -77,6 +77,7 @@ class HotKeys(Hot):
             "delete": "kv_delete('default', 'd')",
             "scan": "kv_scan('default', 'key/0', max_keys => 10)",
             "scan on": "kv_scan('default', 'key/', 'key/050000', 10)",
+            "scan to": "kv_scan('default', 'key/', 'key/050000', 1000, 'key/050010')",
             "tick": "kv_tick()",
             "idle tick": "kv_tick()",
             "head": "kv_head()",

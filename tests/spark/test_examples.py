@@ -27,6 +27,11 @@ after the power cut: {'apple': 17, 'melon': 2, 'pear': 9}
 kitchen 100    12.97
 Row(min(offset)=11, max(offset)=20, count(1)=10)
 """,
+    "spark_keys.py": """\
+a program reads {'by': 'night run', 'score': 42}
+20 of 1000 keys have the best scores
+999 keys in the copy, {'score': 100}
+""",
 }
 ON_A_CLUSTER = {
     "spark_cluster.py": """\

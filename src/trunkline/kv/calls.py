@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.calls import Call, as_json, duration, many, scalar
+from trunkline.core.calls import Call, as_json, duration, many, one, scalar
 from trunkline.core.errors import Invalid
-from trunkline.kv.models import KvChange, KvEntry
+from trunkline.kv.models import Ends, KvChange, KvEntry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,7 +127,12 @@ def patch_numeric(
 
 
 def scan(
-    prefix: str = "", *, namespace: str = "default", after_key: str = "", max_keys: int = 1000
+    prefix: str = "",
+    *,
+    namespace: str = "default",
+    after_key: str = "",
+    until_key: str | None = None,
+    max_keys: int = 1000,
 ) -> Call[list[KvEntry]]:
     """Keys that live and begin with a prefix, in order."""
     return Call(
@@ -137,8 +142,20 @@ def scan(
             "prefix": prefix,
             "after_key": after_key,
             "max_keys": max_keys,
+            "until_key": until_key,
         },
         many(KvEntry),
+        safe_to_repeat=True,
+        types={"until_key": "text"},
+    )
+
+
+def cuts(prefix: str = "", *, namespace: str = "default", parts: int = 2) -> Call[list[str]]:
+    """Keys that cut a namespace into parts of about the same size."""
+    return Call(
+        "kv_cuts",
+        {"namespace": namespace, "prefix": prefix, "parts": parts},
+        lambda rows: [row["kv_cuts"] for row in rows],
         safe_to_repeat=True,
     )
 
@@ -168,6 +185,11 @@ def _changes(rows: list[dict[str, Any]]) -> tuple[list[KvChange], int]:
 def head() -> Call[int]:
     """The highest position of a change that is numbered."""
     return Call("kv_head", {}, scalar, safe_to_repeat=True)
+
+
+def ends() -> Call[Ends]:
+    """Where following changes may begin and where it ends."""
+    return Call("kv_ends", {}, one(Ends))
 
 
 def tick() -> Call[int]:

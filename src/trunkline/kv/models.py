@@ -36,6 +36,15 @@ class KvChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Ends:
+    """Where following changes may begin and ends now; ``incarnation`` is the life of the server."""
+
+    first_one: int
+    last_one: int
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
 class KvPolicy:
     """A namespace, and a policy by which its keys expire, if it has one."""
 

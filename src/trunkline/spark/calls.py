@@ -63,6 +63,39 @@ def append(numbers: Sequence[int], messages: Sequence[int]) -> Call[list[tuple[s
     )
 
 
+def kv_put(
+    numbers: Sequence[int],
+    counts: Sequence[int],
+    namespace: str,
+    *,
+    as_text: bool,
+    policy: str | None,
+    ttl: str | None,
+    order_by: Sequence[str],
+) -> Call[int]:
+    """Put staged rows into the key-value store; returns how many keys."""
+    return Call(
+        "spark_kv_put",
+        {
+            "numbers": list(numbers),
+            "counts": list(counts),
+            "namespace": namespace,
+            "as_text": as_text,
+            "policy": policy,
+            "ttl": ttl,
+            "order_by": list(order_by),
+        },
+        scalar,
+        types={
+            "numbers": "bigint[]",
+            "counts": "bigint[]",
+            "policy": "text",
+            "ttl": "interval",
+            "order_by": "text[]",
+        },
+    )
+
+
 def attached(tube: str, relation: str | None = None) -> Call[list[Attached]]:
     """The tables of a tube, or one of them."""
     return Call(

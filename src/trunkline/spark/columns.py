@@ -139,6 +139,19 @@ def selection(
     return Selection(", ".join(expression for expression, _ in mapped.values()), schema)
 
 
+def chosen(offered: t.StructType, schema: t.StructType) -> tuple[str, ...]:
+    """The columns of a schema that a user gave, or that we made."""
+    known = {field.name: field.dataType for field in offered}
+    for field in schema:
+        if known.get(field.name) != field.dataType:
+            listed = ", ".join(f"{name} {kind.simpleString()}" for name, kind in known.items())
+            raise Invalid(
+                f"there is no column {field.name} of type {field.dataType.simpleString()}.",
+                hint=f"There are the columns {listed}.",
+            )
+    return tuple(schema.fieldNames())
+
+
 def relation_name(connection: psycopg.Connection[Any], relation: str) -> str:
     """The qualified and quoted name of a table or view."""
     row = connection.execute(_RELATION, [relation]).fetchone()

@@ -10,9 +10,9 @@ from pyspark.sql import types as t
 
 from trunkline.core import telemetry
 from trunkline.core.errors import PositionTrimmed
-from trunkline.core.execution import translated
 from trunkline.spark import connection
 from trunkline.spark.columns import Selection
+from trunkline.spark.reading import arrow_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,20 +79,8 @@ def read_part(asked: Part) -> Iterator[pa.RecordBatch]:
 
 
 def _read(asked: Part, first: int, last: int) -> Iterator[pa.RecordBatch]:
-    chosen = Selection(_select_list(asked), schema_of(asked.columns))
-    query = f"select {chosen.sql} from {_source(asked, first, last)}"
-    with connection.adbc(asked.dsn) as arrow, arrow.cursor() as cursor:
-        try:
-            cursor.execute(query)
-            batches = cursor.fetch_record_batch()
-            found = next(batches, None)
-        except OSError:  # the Arrow driver has lost the code and the details of what was refused
-            with translated(), connection.db(asked.dsn).connection() as asking:
-                asking.execute(query.encode())
-            raise
-        while found is not None:
-            yield chosen.conform(found)
-            found = next(batches, None)
+    selected = Selection(_select_list(asked), schema_of(asked.columns))
+    return arrow_rows(asked.dsn, selected, _source(asked, first, last))
 
 
 def _select_list(asked: Part) -> str:

@@ -14,6 +14,7 @@ from trunkline.core import telemetry
 from trunkline.core.errors import Invalid, NotFound, PositionTrimmed
 from trunkline.log import calls
 from trunkline.spark import connection
+from trunkline.spark.columns import chosen
 from trunkline.spark.log_schema import COLUMNS, schema_of
 from trunkline.spark.options import Options, Words
 from trunkline.spark.plan import Range
@@ -185,15 +186,7 @@ class LogReading(Reading[LogOptions]):
 
 def check_schema(schema: StructType) -> list[str]:
     """The columns of a schema that a user gave, or that we made."""
-    known = {field.name: field.dataType for field in schema_of(tuple(COLUMNS), headers=True)}
-    for field in schema:
-        if known.get(field.name) != field.dataType:
-            offered = ", ".join(f"{name} {kind.simpleString()}" for name, kind in known.items())
-            raise Invalid(
-                f"there is no column {field.name} of type {field.dataType.simpleString()}.",
-                hint=f"A topic has the columns {offered}.",
-            )
-    return schema.fieldNames()
+    return [*chosen(schema_of(tuple(COLUMNS), headers=True), schema)]
 
 
 def _listed(places: Mapping[Place, Any]) -> str:

@@ -26,6 +26,7 @@ SOURCES = {
     "trunkline.table": "trunkline.spark.table_source:TableSource",
     "trunkline.tube": "trunkline.spark.tube_source:TubeSource",
     "trunkline.events": "trunkline.spark.events_source:EventsSource",
+    "trunkline.kv": "trunkline.spark.kv_source:KvSource",
     "trunkline.delta": "trunkline.spark.delta_sink:DeltaSource",
     "trunkline.iceberg": "trunkline.spark.iceberg_sink:IcebergSource",
 }

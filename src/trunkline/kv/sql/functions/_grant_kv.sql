@@ -20,7 +20,7 @@ begin
     execute format('revoke all on all routines in schema trunkline from %I', kind);
     for signature in
       select a.signature from trunkline.access a
-       where case kind when 'trunkline_kv_client' then a.signature ~ '^kv_(get|get_many|scan|put|put_many|delete|patch_numeric|changes|head|policies|topology)[(]'
+       where case kind when 'trunkline_kv_client' then a.signature ~ '^kv_(get|get_many|scan|cuts|put|put_many|delete|patch_numeric|changes|head|ends|policies|topology)[(]'
                        else a.signature ~ '^kv_(hello|copy_begin|copy|export|confirm|digest|bucket|head|topology)[(]' end
     loop
       execute format('grant execute on function trunkline.%s to %I', signature, kind);

@@ -1,10 +1,10 @@
-/* Keys that live and begin with a prefix, in the order of their bytes, after after_key.  Errors: TL403, TL404, TL422. */
-create or replace function trunkline.kv_scan(namespace text, prefix text default '', after_key text default '', max_keys int default 1000)
+/* Keys that live and begin with a prefix, in the order of their bytes, after after_key and up to until_key if there is one.
+   Errors: TL403, TL404, TL422. */
+create or replace function trunkline.kv_scan(namespace text, prefix text default '', after_key text default '', max_keys int default 1000, until_key text default null)
 returns table (key text, value jsonb, version text, expires_at timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare
-  -- above every key that begins with the prefix: no key has as many letters, none is higher
-  beyond text := prefix || repeat(chr(case getdatabaseencoding() when 'UTF8' then 1114111 else 255 end), trunkline._setting('kv.key_bytes')::int);
+  beyond text := trunkline._kv_beyond(prefix);
 begin
   if prefix is null or after_key is null or max_keys is null or max_keys < 1 then
     perform trunkline._raise('TL422', format('prefix and after_key are texts and max_keys is at least 1, got %s.', coalesce(max_keys::text, 'NULL')));
@@ -16,8 +16,8 @@ begin
               from trunkline.kv_entry e
              where e.namespace = kv_scan.namespace and e.key >= prefix and e.key > after_key
                and left(e.key, length(prefix)) = prefix
-               and e.key < beyond order by e.key) f
+               and e.key < beyond and e.key <= coalesce(until_key, beyond) order by e.key) f
      where f.shown is not null limit max_keys;
 end $$;
-comment on function trunkline.kv_scan(text, text, text, int) is 'Keys that live and begin with a prefix, in order.';
-select trunkline._access('kv_scan(text, text, text, int)', 'reader');
+comment on function trunkline.kv_scan(text, text, text, int, text) is 'Keys that live and begin with a prefix, in order.';
+select trunkline._access('kv_scan(text, text, text, int, text)', 'reader');
