@@ -86,6 +86,9 @@ def test_a_value_is_read_from_standard_input(dsn: str, cli: Cli, start: Start) -
 def test_numbers_are_added_and_fields_removed(cli: Cli) -> None:
     assert answers(cli, "patch", "page", "views=1", "likes=-2", "old=5") == (0, "INSERT")
     assert answers(cli, "patch", "page", "views=1.5", "old=null", "a=b=1e2") == (0, "UPDATE")
+    exact = "123456789012345678901234567890.123456789"
+    assert answers(cli, "patch", "exact", f"n={exact}") == (0, "INSERT")
+    assert f'"n": {exact}' in cli("kv", "get", "exact").out
     assert cli("kv", "get", "page").rows["value"] == {"views": 2.5, "likes": -2, "a=b": 100}
 
 

@@ -125,6 +125,8 @@ def test_without_configuration_the_host_program_decides(
         ("host=h password=s3cret user=me", "host=h password=*** user=me"),
         ("host=h password = 's3 \\'cret' user=me", "host=h password = *** user=me"),
         ("host=h sslpassword=s3cret", "host=h sslpassword=***"),
+        (r"password=s3\ cret dbname=d", "password=*** dbname=d"),
+        ("password=s3'cret dbname=d", "password=*** dbname=d"),
         ("could not connect to postgresql://me:s3cret@host/db: refused", None),
     ],
 )

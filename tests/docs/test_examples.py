@@ -107,7 +107,7 @@ def test_an_example_prints_what_it_should(example: str, dsn: str) -> None:
 def test_every_example_is_run() -> None:
     elsewhere = {
         "tube_cache_and_mirror.py",  # tests/tube/test_example.py
-        *("spark_join_stream.py", "spark_notebook.py", "spark_cluster.py"),  # tests/spark
+        *("spark_join_stream.py", "spark_notebook.py", "spark_cluster.py", "spark_keys.py"),
     }
     found = {path.name for path in EXAMPLES.iterdir() if path.is_file()}
     assert found == set(PRINTED) | elsewhere

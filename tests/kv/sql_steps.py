@@ -29,7 +29,8 @@ SWEEP = f"""
 {"".join(f"delete from trunkline.kv_{name};" for name in KEPT)}
 delete from trunkline.owner where resource like 'kv:%%';
 delete from trunkline.lease;
-update trunkline.kv_clock set floor = 0, ahead = null where floor <> 0 or ahead is not null;
+update trunkline.kv_clock set floor = 0, ahead = null, stale_at = null
+ where floor <> 0 or ahead is not null or stale_at is not null;
 update trunkline.config set value = default_value where value <> default_value;
 delete from trunkline.cursor c using trunkline.cursor_key k
  where k.cursor_id = c.cursor_id and k.resource like 'kv:%%';
@@ -164,15 +165,15 @@ def stamps(session: Session, key: str = "k") -> tuple[int, int]:
     return (row[0], row[1])
 
 
-def expire(session: Session, *keys: str) -> None:
-    """Let keys have expired a second ago."""
+def expire(session: Session, *keys: str, ago: str = "1 second") -> None:
+    """Let keys have expired a second ago, or earlier."""
     session.execute(
         "update trunkline.kv_entry set expires_at = expires_at - left_, counted_until ="
         " case when isfinite(counted_until) then counted_until - left_ else counted_until end,"
         " dead_at = dead_at - left_ from (select key as name,"
-        " dead_at - clock_timestamp() + interval '1 second' as left_ from trunkline.kv_entry) e"
+        " dead_at - clock_timestamp() + %s::interval as left_ from trunkline.kv_entry) e"
         " where key = name and key = any (%s) and dead_at > clock_timestamp()",
-        [list(keys)],
+        [ago, list(keys)],
     )
 
 
@@ -208,6 +209,12 @@ def forget(session: Session) -> list[str]:
         pass
     return sorted(set(before) - set(remembered(session)))
 
+
+STALE = (
+    "update trunkline.kv_clock"
+    " set stale_since = now() - interval '11 minutes', stale_at = now() - interval '5 minutes'"
+)
+"""Peers that are away have been seen to be so for a while."""
 
 # Zones
 

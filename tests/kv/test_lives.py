@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 from tests.fixtures.postgres import TERMINATE, take_over
+from tests.kv.sql_steps import STALE
 from tests.kv.zones import SHARD, Zone, open_zones, settle
 
 import trunkline
@@ -172,6 +173,7 @@ async def test_a_zone_that_was_forgotten_begins_anew_and_brings_nothing_back(
         "update trunkline.kv_entry set stamp = 1 where namespace = 'parade'"
         " and key = 'instance/west/s' returning 1"
     )
+    await east.ask(f"{STALE} returning 1")
     await east.kv.delete("deleted")
     await east.tick()
     await east.ask("select trunkline.config_set('kv.dead_keep', '0')")

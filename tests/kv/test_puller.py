@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from tests.kv.zones import Zone, open_zones, settle
 
@@ -344,3 +346,89 @@ async def test_an_unreachable_peer_is_told_without_its_password(two: tuple[Zone,
     assert status.state == "away"
     assert status.error is not None
     assert "hush" not in status.error
+
+
+async def test_a_peer_that_cannot_be_named_stops_no_other(two: tuple[Zone, ...]) -> None:
+    east, west = two
+    with pytest.raises(trunkline.BadRequest, match="cannot be read"):
+        await east.kv.instance_put("bad", "s", "garbage")
+    await east.ask("select trunkline.kv_instance_put('aaa', 's', 'garbage')")  # as psql may
+    async with at_work(east, west):
+        await east.kv.put("a", 1)
+
+        async def arrived() -> None:
+            assert await west.kv.get("a") == 1
+            (status,) = [s for s in await west.kv.status() if s.instance == "aaa/s"]
+            assert status.state == "away"
+            assert "the DSN cannot be read" in status.error
+
+        await eventually(arrived)
+
+
+async def test_copies_of_one_data_directory_are_told_apart(two: tuple[Zone, ...]) -> None:
+    """As a copied disk leaves it: both have one origin, and would take all for their own."""
+    east, west = two
+    await east.kv.put("shared", 1)
+    await settle(east, west)
+    await west.forget_pullers()
+    await east.forget_pullers()
+    one = await east.ask("select (trunkline._kv_life()).origin")
+    await west.ask(
+        "update trunkline.kv_life set origin = %s"
+        " where life = (trunkline._kv_life()).life returning 1",
+        one,
+    )
+    await east.kv.put("of east", 2)
+    await west.kv.put("of west", 3)
+    await settle(east, west)
+    await settle(east, west)
+    assert await same(east, west) == {"shared": 1, "of east": 2, "of west": 3}
+
+
+async def test_a_zone_that_is_called_otherwise_pulls_by_its_new_name(two: tuple[Zone, ...]) -> None:
+    _, west = two
+    replicator = west.kv.services()[1]
+    try:
+        await replicator.run_once()
+        assert replicator.puller("east/s").service._here == "west/s"
+        await west.kv.instance_put("farwest", "s", west.dsn)
+        await west.kv.instance_here("farwest", "s")
+        await west.kv.instance_drop("west", "s")
+        await replicator.run_once()
+        assert replicator.puller("east/s").service._here == "farwest/s"
+    finally:
+        await replicator.close()
+
+
+async def test_a_deep_value_is_refused_where_it_is_put(two: tuple[Zone, ...]) -> None:
+    east, west = two
+
+    def nested(levels: int) -> str:
+        return "[" * levels + "]" * levels
+
+    for levels in (201, 5_000):
+        with pytest.raises(psycopg.DatabaseError, match="at most 200 levels"):
+            async with east.tl.transaction() as connection:
+                await connection.execute(
+                    "select trunkline.kv_put('default', 'deep', %s::jsonb)", [nested(levels)]
+                )
+    await east.ask("select trunkline.kv_put('default', 'deep', %s::jsonb)", nested(200))
+    await settle(east, west)
+    assert await same(east, west) == {"deep": json.loads(nested(200))}
+
+
+@pytest.mark.parametrize("differ", [1, 900])
+async def test_comparing_asks_for_what_differs_a_few_times(
+    two: tuple[Zone, ...], differ: int
+) -> None:
+    east, west = two
+    await east.kv.put_many({f"k{n}": n for n in range(3000)})
+    await settle(east, west)
+    await west.ask(
+        "with gone as (delete from trunkline.kv_entry where key in"
+        " (select 'k' || n from generate_series(1, %s) n) returning 1) select count(*) from gone",
+        differ,
+    )
+    (puller,) = west.pullers.values()
+    assert await puller.compare() == differ
+    assert len(await same(east, west)) == 3000

@@ -290,8 +290,11 @@ def test_what_other_instances_ask_wrongly(session: Session, unchanged: int) -> N
         session,
         "kv_bucket",
         [
-            ("TL422", {**known, "buckets": n, "bucket": bucket})
-            for n, bucket in ((None, 0), (0, 0), (-1, 0), (4, 4), (4, -1), (4, None))
+            ("TL422", {**known, "buckets": n, "chosen": chosen})
+            for n, chosen in (
+                *((None, [0]), (0, [0]), (-1, [0])),
+                *((4, [0, 4]), (4, [-1]), (4, None), (4, [None])),
+            )
         ],
     )
 

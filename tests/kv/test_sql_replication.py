@@ -10,6 +10,7 @@ import pytest
 from tests.fixtures.asking import ask, call, called, column, connections, refused, writing_nothing
 from tests.kv.sql_steps import (
     SECOND,
+    STALE,
     Copy,
     apply,
     changes,
@@ -66,6 +67,7 @@ def lose(zone: Copy, peer: Copy) -> None:
         "update trunkline.kv_entry set stamp = 1 where namespace = 'parade' and key = %s",
         [f"instance/{peer.instance}"],
     )
+    zone.session.execute(STALE)
 
 
 # Arriving
@@ -283,7 +285,9 @@ def test_who_has_not_begun_with_a_copy_is_told_nothing(zones: list[Copy]) -> Non
         lambda: export(a, b, 0),
         lambda: copied(a, b),
         lambda: confirm(a, b, 0),
-        lambda: call(a.session, "kv_bucket", instance="b/s", origin=b.origin, buckets=1, bucket=0),
+        lambda: call(
+            a.session, "kv_bucket", instance="b/s", origin=b.origin, buckets=1, chosen=[0]
+        ),
     ):
         with refused("TL410"):
             attempt()
@@ -570,7 +574,7 @@ def test_a_copy_that_is_not_whole_forgets_and_tells_nothing_doubtful(zones: list
     copy_begin(a, c)
     told = [state["key"] for state in copied(a, c)[2] if state["namespace"] != "parade"]
     assert told == ["new"]
-    bucket = call(a.session, "kv_bucket", instance="c/s", origin=c.origin, buckets=1, bucket=0)
+    bucket = call(a.session, "kv_bucket", instance="c/s", origin=c.origin, buckets=1, chosen=[0])
     assert [s["key"] for s in bucket[0][0] if s["namespace"] != "parade"] == ["new"]
     pull(b, a)
     pull(c, a)
@@ -638,6 +642,59 @@ def test_every_zone_forgets_expired_keys_by_itself(zones: list[Copy]) -> None:
     assert get(b.session) == 2
 
 
+def test_what_a_zone_added_in_time_counts_though_another_saw_the_key_expire(
+    zones: list[Copy],
+) -> None:
+    a, b, _ = zones
+    patch(a.session, {"n": 100}, ttl=HOUR)
+    settle(*zones)
+    patch(b.session, {"n": 1}, ttl=2 * HOUR)  # before it expires, and a has not heard of it
+    expire(a.session, "k")
+    call(a.session, "kv_expire")
+    settle(*zones)
+    assert same(*zones)["k"] == {"n": 101}
+
+
+@pytest.mark.parametrize("seconds", [0, 599])
+def test_nobody_is_given_up_before_that_was_looked_at_for_a_while(
+    zones: list[Copy], seconds: int
+) -> None:
+    """It may be this server that was away, or its clock that has jumped."""
+    a, b, c = zones
+    configure(a.session, dead_keep="0")
+    settle(*zones)
+    delete(a.session)
+    for _ in range(2):
+        pull(a, b)
+        pull(b, a)
+    lose(a, c)
+    a.session.execute(
+        "update trunkline.kv_clock set stale_at = now() - interval '5 minutes',"
+        " stale_since = now() - make_interval(secs => %s)",
+        [seconds],
+    )
+    assert forget(a.session) == []
+    a.session.execute("update trunkline.kv_clock set stale_at = now() - interval '11 minutes'")
+    assert forget(a.session) == []  # nobody has looked meanwhile: it begins anew
+    a.session.execute(STALE)
+    assert forget(a.session) == ["k"]
+
+
+def test_who_pulls_already_is_waited_for_before_a_zone_says_which_it_is(
+    zones: list[Copy],
+) -> None:
+    a, b, _ = zones
+    configure(a.session, dead_keep="0")
+    put(a.session)
+    pull(a, b)
+    a.session.execute("delete from trunkline.kv_here")
+    delete(a.session)
+    tick(a.session)
+    assert forget(a.session) == []
+    pull(a, b)
+    assert get(b.session) is None
+
+
 # Comparing
 
 
@@ -657,11 +714,9 @@ def test_a_digest_tells_which_part_differs_and_a_bucket_mends_it(zones: list[Cop
     b.session.execute("delete from trunkline.kv_counter")
     broken = differing()
     assert 1 <= len(broken) <= 2
-    for bucket in broken:
-        told = call(
-            a.session, "kv_bucket", instance="b/s", origin=b.origin, buckets=16, bucket=bucket
-        )[0][0]
-        apply(b, a, told)
+    asked = {"instance": "b/s", "origin": b.origin, "buckets": 16}
+    told = call(a.session, "kv_bucket", **asked, chosen=broken)[0][0]
+    apply(b, a, told)
     assert differing() == []
     same(a, b)
 
@@ -762,6 +817,23 @@ def test_a_clock_that_is_ahead_of_every_peer_stamps_nothing(zones: list[Copy]) -
     assert get(a.session) == 1
     hear(c=0)  # the clock was set
     put(a.session, "k", 2)
+
+
+def test_a_zone_that_could_not_write_does_so_when_the_reason_is_gone(zones: list[Copy]) -> None:
+    a, *_ = zones
+    for name in "bc":
+        call(a.session, "kv_heard", instance=f"{name}/s", skew=timedelta(minutes=2))
+    with refused("TL409"):
+        put(a.session)
+    configure(a.session, max_skew="1 hour")  # as it is told
+    put(a.session)
+    configure(a.session, max_skew="1 minute")
+    with refused("TL409"):
+        put(a.session)
+    a.session.execute("update trunkline.kv_clock set ahead_at = now() - interval '6 minutes'")
+    put(a.session, "k", 2)  # nobody has said so for long
+    a.session.execute("update trunkline.kv_clock set ahead_at = now() + interval '2 minutes'")
+    put(a.session, "k", 3)  # the clock was set back since
 
 
 def test_a_stamp_from_a_fast_clock_does_not_make_a_key_unwritable(zones: list[Copy]) -> None:

@@ -29,6 +29,8 @@ READING = (
     "kv_get('default', 'k')",
     "kv_get_many('default', '{k}')",
     "kv_scan('default')",
+    "kv_cuts('default')",
+    "kv_ends()",
     "kv_changes('default', kv_head)",
     "kv_head()",
     "kv_policies()",
@@ -47,7 +49,7 @@ TELLING = (
     "kv_export('a/s', 1, kv_head)",
     "kv_confirm('a/s', 1, 0)",
     "kv_digest()",
-    "kv_bucket('a/s', 1, 1, 0)",
+    "kv_bucket('a/s', 1, 1, '{0}')",
 )
 RULING = (
     "kv_instance_put('b', 's', 'dbname=b')",
@@ -223,6 +225,9 @@ def test_only_admins_learn_as_whom_instances_are_reached(
         ("user=me passfile=/x host = a", "host=a"),
         ("postgresql://me:p@ss@db.east/kv", "postgresql://db.east/kv"),
         (r"password='it\'s host=evil' dbname=kv", "dbname=kv"),
+        ("postgresql://puller:sec?ret@db.x/kv", "postgresql://db.x/kv"),
+        (r"password=abc\ dbname=secretrest host=a", "host=a"),
+        ("password=ab'cd host=a", "host=a"),
     ],
 )
 def test_a_place_is_told_without_who_goes_there(parade: Session, dsn: str, place: str) -> None:

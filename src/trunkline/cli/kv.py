@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import fields, replace
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -303,7 +304,7 @@ def _offsets(pairs: list[str]) -> dict[str, Any]:
             )
         if field in found:
             raise Invalid(f'field "{field}" is named twice.')
-        found[field] = json.loads(text)
+        found[field] = None if text == "null" else Decimal(text)
     return found
 
 

@@ -36,7 +36,8 @@ ROOT = "trunkline"
 _STRUCK_OUT = "***"
 _URL = re.compile(r"(?P<before>://[^:/@\s]*:)[^/\s]*@")
 _PAIR = re.compile(
-    r"(?P<before>\b(?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|[^\s&'\"]+)", re.IGNORECASE
+    r"(?P<before>\b(?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|(?:\\.|[^\s&\\\"])+)",
+    re.IGNORECASE,
 )
 _SECRET = re.compile(r"password|secret|token", re.IGNORECASE)
 

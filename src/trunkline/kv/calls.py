@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core.calls import Call, as_json, duration, many, one, scalar
@@ -57,7 +58,7 @@ def put(
             "stamp": stamp,
         },
         scalar,
-        safe_to_repeat=if_version is None,
+        safe_to_repeat=if_version is None and stamp is None,
         types={"value": "jsonb", "ttl": "interval", "stamp": "bigint"},
     )
 
@@ -110,20 +111,30 @@ def patch_numeric(
 ) -> Call[str]:
     """Add numbers to fields of a key: what zones add at the same time adds up.
 
-    None removes a field; fields that are not named stay.
+    None removes a field; fields that are not named stay. A `Decimal` is added to the last digit.
     """
     return Call(
         "kv_patch_numeric",
         {
             "namespace": namespace,
             "key": key,
-            "offsets": as_json(dict(offsets), of="offsets"),
+            "offsets": _offsets(offsets),
             "policy": policy,
             "ttl": duration("ttl", ttl),
         },
         scalar,
         types={"offsets": "jsonb", "ttl": "interval"},
     )
+
+
+def _offsets(offsets: Mapping[str, Any]) -> str:
+    """JSON with numbers as they are: to make floats of them would round."""
+    parts = []
+    for name, offset in dict(offsets).items():
+        exact = isinstance(offset, Decimal) and offset.is_finite()
+        number = f"{offset:f}" if exact else as_json(offset, of=f"offset of {name!r:.50}")
+        parts.append(f"{as_json(str(name), of='name of a field')}: {number}")
+    return f"{{{', '.join(parts)}}}"
 
 
 def scan(

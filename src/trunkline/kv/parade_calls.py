@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trunkline.core.calls import Call, duration, many, nothing, scalar
+from trunkline.core.settings import normalise
 from trunkline.kv.models import KvHeld, KvInstance, KvPeer, KvPolicy, KvStatus
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ def instance_put(zone: str, shard: str, dsn: str) -> Call[bool]:
     """Make a shard of a zone part of the parade; whether that changed anything."""
     return Call(
         "kv_instance_put",
-        {"zone": zone, "shard": shard, "dsn": dsn},
+        {"zone": zone, "shard": shard, "dsn": normalise(dsn)},
         scalar,
         safe_to_repeat=True,
     )

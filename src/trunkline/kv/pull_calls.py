@@ -9,7 +9,7 @@ from trunkline.core.calls import Call, many, nothing, one, scalar
 from trunkline.kv.models import Applied, Copied, Digest, Exported, Hello, Pulled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import timedelta
     from uuid import UUID
 
@@ -166,15 +166,15 @@ def digest(buckets: int) -> Call[list[Digest]]:
     return Call("kv_digest", {"buckets": buckets}, many(Digest), safe_to_repeat=True)
 
 
-def bucket(instance: str, origin: int, buckets: int, bucket: int) -> Call[str]:
-    """All keys of one part."""
+def bucket(instance: str, origin: int, buckets: int, chosen: Sequence[int]) -> Call[str]:
+    """All keys of some parts."""
     return Call(
         "kv_bucket",
-        {"instance": instance, "origin": origin, "buckets": buckets, "bucket": bucket},
+        {"instance": instance, "origin": origin, "buckets": buckets, "chosen": list(chosen)},
         scalar,
         safe_to_repeat=True,
         json_text=True,
-        types={"origin": "bigint"},
+        types={"origin": "bigint", "chosen": "int[]"},
     )
 
 

@@ -31,8 +31,10 @@ from trunkline.core.service import Probe, Service
 from trunkline.kv import pull_calls as calls
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from trunkline.core.lease import ProcessLease
-    from trunkline.kv.models import Hello, KvPeer, Pulled
+    from trunkline.kv.models import Digest, Hello, KvPeer, Pulled
 
 logger = telemetry.get_logger(__name__)
 
@@ -42,7 +44,7 @@ _ROUNDS = 50  # in one run
 _GREET_EVERY = 60.0  # seconds between greetings of a peer that has nothing new
 _COMPARE_EVERY = 3600.0  # seconds
 _KEYS_PER_PART = 1_000
-_TOO_MUCH = {"57014", "53200", "54000"}  # time is up, out of memory, a limit of the server
+_TOO_MUCH = {"57014", "53200", "54000", "54001"}  # time, memory, a limit, the stack
 
 
 @dataclass(slots=True, eq=False)
@@ -110,10 +112,8 @@ class Puller(Service):
         mine = {part.bucket: part for part in await self._db.run(calls.digest(parts))}
         theirs = await self._remote.run(calls.digest(parts))
         mended = 0
-        for part in theirs:
-            if mine.get(part.bucket) == part:
-                continue
-            told = await self._remote.run(calls.bucket(self._here, place.life, parts, part.bucket))
+        for chosen in _grouped(part for part in theirs if mine.get(part.bucket) != part):
+            told = await self._remote.run(calls.bucket(self._here, place.life, parts, chosen))
             mended += await self._apply(place, place.up_to, place.state, told)
         return mended
 
@@ -146,6 +146,9 @@ class Puller(Service):
         if epoch is None:
             return None
         hello, mine = await self._greet()
+        if hello.origin == mine.life:
+            await self._tell_apart(mine.life)
+            return None
         place = Place(epoch, mine.life, mine.clock, mine.up_to or 0, mine.state or {})
         if place.state.get("life") != mine.life:
             await self._begin_copy(place, hello)
@@ -158,6 +161,12 @@ class Puller(Service):
             place.state.pop("sure", None)
         self._place = place
         return place
+
+    async def _tell_apart(self, life: int) -> None:
+        """One of two copies with one origin (of one data directory) begins anew: which is fixed."""
+        logger.warning("kv copies have one origin, one begins anew", instance=self.peer.instance)
+        if self._here > self.peer.instance:
+            await self._db.run(calls.begin_anew(life))
 
     async def _greet(self, *, is_level: bool = False) -> tuple[Hello, Pulled]:
         """Hear what the other says of itself, and by how much the clock here is ahead of its."""
@@ -255,7 +264,7 @@ class Puller(Service):
         noted = (await self._db.run(calls.pulled(self.peer.instance))).state or {}
         if place.state["origin"] != hello.origin:  # it has begun a new life: look again
             return
-        if noted.get("origin") == hello.origin:
+        if noted.get("origin") == hello.origin and self.peer.scope == "all":
             logger.warning("kv forgotten by a peer, begins anew", instance=self.peer.instance)
             await self._db.run(calls.begin_anew(place.life))
             return
@@ -312,3 +321,17 @@ class Puller(Service):
                 await self._remote.run(calls.confirm(self._here, place.life, place.up_to))
                 self._confirmed, self._confirmed_at = place.up_to, now
             self.level.send(place.up_to)
+
+
+def _grouped(parts: Iterable[Digest]) -> Iterator[list[int]]:
+    """Numbers of parts that are asked for together: about as many keys as are told at a time."""
+    chosen: list[int] = []
+    keys = 0
+    for part in parts:
+        chosen.append(part.bucket)
+        keys += part.keys
+        if keys >= _MOST:
+            yield chosen
+            chosen, keys = [], 0
+    if chosen:
+        yield chosen

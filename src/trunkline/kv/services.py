@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
+from trunkline.core.errors import TrunklineError
 from trunkline.core.listen import Waker
 from trunkline.core.quiet import Quiet
 from trunkline.core.service import Loop, Service
+from trunkline.core.settings import normalise
 from trunkline.kv import calls, parade_calls, pull_calls
 from trunkline.kv.puller import Puller
 
@@ -43,9 +45,10 @@ class KvSequencer(Service):
 
 @dataclass(slots=True, eq=False)
 class Pulling:
-    """A puller at work."""
+    """A puller at work: from whom, and as whom."""
 
     peer: KvPeer
+    here: str
     loop: Loop
     stop: asyncio.Event
     task: asyncio.Task[None]
@@ -83,7 +86,11 @@ class KvReplicator(Service):
         return self._pulling[instance].loop
 
     async def _change(self, wanted: dict[str, KvPeer], here: str) -> int:
-        ended = [name for name, each in self._pulling.items() if wanted.get(name) != each.peer]
+        ended = [
+            name
+            for name, each in self._pulling.items()
+            if wanted.get(name) != each.peer or each.here != here
+        ]
         for name in ended:
             await self._end(self._pulling.pop(name))
         begun = [peer for name, peer in wanted.items() if name not in self._pulling]
@@ -91,15 +98,19 @@ class KvReplicator(Service):
             if peer.dsn is None:
                 logger.error("kv peers cannot be reached: only admins are told how")
                 return 0
-            self._start(peer, here)
+            try:
+                self._start(peer, here)
+            except TrunklineError as error:  # that of the others may be sound
+                await self._db.run(pull_calls.heard(peer.instance, error=str(error)))
+                logger.warning("kv cannot pull", instance=peer.instance, error=str(error))
         return len(ended) + len(begun)
 
     def _start(self, peer: KvPeer, here: str) -> None:
-        puller = Puller(self._db, self._lease, here, peer)
+        puller = Puller(self._db, self._lease, here, replace(peer, dsn=normalise(peer.dsn or "")))
         loop = Loop(puller, backoff=Backoff(first=0.1, longest=_TRY_AGAIN_WITHIN))
         stop = asyncio.Event()
         task = asyncio.create_task(loop.run(stop), name=loop.service.name)
-        self._pulling[peer.instance] = Pulling(peer, loop, stop, task)
+        self._pulling[peer.instance] = Pulling(peer, here, loop, stop, task)
         logger.info("kv pulls", instance=peer.instance, scope=peer.scope)
 
     async def _end(self, pulling: Pulling) -> None:

@@ -5,7 +5,7 @@ insert into trunkline.config (name, value, default_value, type, minimum, descrip
   ('kv.max_skew', '1 minute', '1 minute', 'interval', '1 second',
    'how far a clock may be ahead of all others before it stamps nothing, and what it stamped is held back elsewhere'),
   ('kv.dead_keep', '1 hour', '1 hour', 'interval', '0', 'how long a key that was deleted or has expired is remembered at least'),
-  ('kv.peer_patience', '7 days', '7 days', 'interval', '1 minute',
+  ('kv.peer_patience', '7 days', '7 days', 'interval', '10 minutes',
    'how long changes and deleted keys wait for a peer that is away; later it has to begin anew'),
   ('kv.history', '1 hour', '1 hour', 'interval', '0', 'how long changes stay for those who watch'),
   ('kv.key_bytes', '512', '512', 'int', '1', 'how long a key may be'),
@@ -116,10 +116,14 @@ comment on table trunkline.kv_held is 'Keys from a clock that is too far ahead: 
 create table trunkline.kv_clock (
   one boolean constraint kv_clock_pkey primary key default true check (one),
   floor bigint not null default 0,
-  ahead interval
+  ahead interval,
+  ahead_at timestamptz,
+  stale_since timestamptz,
+  stale_at timestamptz
 );
 insert into trunkline.kv_clock default values;
 comment on table trunkline.kv_clock is 'What bounds the stamps given out here.';
 comment on column trunkline.kv_clock.floor is 'The highest stamp of what was forgotten: new ones are above it.';
-comment on column trunkline.kv_clock.ahead is 'How far this clock is ahead of every peer, where that is too far.';
+comment on column trunkline.kv_clock.ahead is 'How far this clock is ahead of every peer, where that is too far; it holds for five minutes after ahead_at.';
+comment on column trunkline.kv_clock.stale_since is 'Since when peers are seen to be away for too long without a break; stale_at is when that was last seen.';
 

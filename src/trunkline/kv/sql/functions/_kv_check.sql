@@ -7,7 +7,7 @@ declare
   ahead interval;
   bad text;
 begin
-  select least(k.value::bigint, 2000), v.value, c.ahead into longest, largest, ahead  -- 2000 is what the index takes
+  select least(k.value::bigint, 2000), v.value, case when c.ahead is not null then trunkline._kv_ahead() end into longest, largest, ahead  -- 2000 is what the index takes
     from trunkline.config k, trunkline.config v, trunkline.kv_clock c where k.name = 'kv.key_bytes' and v.name = 'kv.value_bytes';
   if namespace = 'parade' then
     perform trunkline._raise('TL403', 'the namespace "parade" says what belongs to the parade.', 'Change it with kv_instance_put(), kv_namespace_put() and kv_policy_put().');
@@ -26,6 +26,10 @@ begin
   select pg_column_size(v)::text into bad from unnest(payloads) v where pg_column_size(v) > largest limit 1;
   if found then
     perform trunkline._raise('TL413', format('a value has at most %s bytes, got %s.', largest, bad), 'The limit is the setting kv.value_bytes.');
+  end if;
+  -- what is nested deeper is told to other zones inside of more, and few parsers take it
+  if exists (select from unnest(payloads) v where pg_column_size(v) > 1600 and jsonb_path_exists(v, '$.**{200}')) then
+    perform trunkline._raise('TL422', 'a value has at most 200 levels of arrays and objects in each other, got more.');
   end if;
   if ahead is not null then
     perform trunkline._raise('TL409', format('the clock of this server is %s ahead of every peer: nothing is stamped until it is right.', ahead),

@@ -1,16 +1,21 @@
-/* A duty of maintain(): end what was counted for keys that have expired, so that it cannot count again; a thousand keys at a time.  Reads never show an
-   expired key, whether this ran or not.  Returns whether there is more. */
+/* A duty of maintain(): end what was counted for keys that have expired, so that it cannot count again; a thousand keys at a time.  Not before
+   kv.dead_keep has passed: what another zone did in time to keep them alive may still be on its way.  Not while this clock is ahead of every peer.
+   Reads never show an expired key, whether this ran or not.  Returns whether there is more. */
 create or replace function trunkline.kv_expire()
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
+  until timestamptz := clock_timestamp() - greatest(trunkline._setting('kv.dead_keep')::interval, trunkline._setting('kv.max_skew')::interval);
   ended record;
   n int := 0;
 begin
+  if trunkline._kv_ahead() is not null then
+    return false;
+  end if;
   for ended in
     with due as (
       select e.namespace, e.key from trunkline.kv_entry e
-       where e.dead_at <= clock_timestamp() and (  -- no EXISTS: it may begin with all counters
+       where e.dead_at <= until and (  -- no EXISTS: it may begin with all counters
          select true from trunkline.kv_counter c where c.namespace = e.namespace and c.key = e.key and c.version > c.gone_version limit 1)
        limit 1000 for no key update skip locked),
     gone as (

@@ -1,5 +1,6 @@
 /* A duty of maintain(): forget keys that have been dead for kv.dead_keep, when every peer has confirmed what this instance knows of them and was itself heard to the end since; a thousand at a time.
-   Peers that were not heard of for kv.peer_patience are not waited for: they begin anew.  Returns whether there is more. */
+   Peers that were not heard of for kv.peer_patience are not waited for: they begin anew.  But not before that was seen for ten minutes: it may be this server that was away, or its clock
+   that has jumped.  Nothing is forgotten while this clock is ahead of every peer.  Returns whether there is more. */
 create or replace function trunkline.kv_forget()
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -8,6 +9,7 @@ declare
   until timestamptz := clock_timestamp() - trunkline._setting('kv.dead_keep')::interval;
   life trunkline.kv_life;
   confirmed bigint;
+  stale boolean;
   seen pg_snapshot;
   gone record;
 begin
@@ -15,13 +17,17 @@ begin
     return false;
   end if;
   life := trunkline._kv_life();
-  if not life.whole then
+  if not life.whole or trunkline._kv_ahead() is not null then
     return false;
   end if;
-  select least(until, min(coalesce(p.level_at, '-infinity'))), min(coalesce(trunkline._kv_confirmed(t.instance), -1)) into until, confirmed
-    from trunkline.kv_local_replication_topology() t join trunkline._kv_instances() i on i.instance = t.instance
-    left join trunkline.kv_peer p on p.instance = t.instance
-   where t.scope = 'all' and greatest(p.heard_at, p.asked_at, to_timestamp(i.stamp / 1000000.0)) > patient;
+  select least(until, min(coalesce(k.level_at, '-infinity')) filter (where k.known)), min(coalesce(k.confirmed, -1)) filter (where k.known), bool_or(not k.known) into until, confirmed, stale
+    from (select p.level_at, trunkline._kv_confirmed(t.instance) as confirmed, greatest(p.heard_at, p.asked_at, to_timestamp(i.stamp / 1000000.0)) > patient as known
+            from trunkline.kv_local_replication_topology() t join trunkline._kv_instances() i on i.instance = t.instance
+            left join trunkline.kv_peer p on p.instance = t.instance where t.scope = 'all') k;
+  confirmed := least(confirmed, (select min(f.up_to) from trunkline._kv_followers() f));
+  if stale and not trunkline._kv_stale_for(interval '10 minutes') then
+    return false;
+  end if;
   if confirmed is not null then
     select t.snapshot into seen from trunkline.tick t
      where t.sequence = 'kv_change' and t.first_position + t.n - 1 <= confirmed order by t.first_position desc limit 1;

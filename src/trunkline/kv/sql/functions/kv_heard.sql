@@ -19,8 +19,8 @@ begin
   if skew is not null then
     select min(p.skew) into least_ahead from trunkline.kv_peer p join trunkline.kv_local_replication_topology() t on t.instance = p.instance
      where p.heard_at > clock_timestamp() - interval '5 minutes' and p.skew is not null;
-    update trunkline.kv_clock c set ahead = case when least_ahead > most then least_ahead end
-     where c.ahead is distinct from case when least_ahead > most then least_ahead end;
+    update trunkline.kv_clock c set ahead = case when least_ahead > most then least_ahead end, ahead_at = clock_timestamp()
+     where c.ahead is not null or least_ahead > most;
   end if;
 end $$;
 comment on function trunkline.kv_heard(text, bigint, bigint, boolean, interval, text) is 'Note what is known of another instance.';
