@@ -176,6 +176,7 @@ async def test_a_tick_wakes_the_matcher(session: Session, matcher: BrokerMatcher
     await running
 
 
+@pytest.mark.soak
 def test_an_event_that_postgres_cannot_write_as_json_keeps_no_slow_condition_from_being_found(
     session: Session,
 ) -> None:

@@ -52,6 +52,7 @@ async def test_events_that_are_read_come_with_one_that_cannot_be_sent(
     assert ask(filled, "select count(*) from trunkline.broker_handler") == 1
 
 
+@pytest.mark.soak
 def test_blocking_code_reads_events_with_one_that_cannot_be_sent(
     clean_dsn: str, filled: Session
 ) -> None:

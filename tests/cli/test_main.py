@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-import typer
 from psycopg.conninfo import make_conninfo
 from tests.cli.conftest import PROGRAM, Answer, Cli, Start, answer_of
-from typer.testing import CliRunner
 
-from trunkline.cli.main import app, main
+from trunkline.cli.main import main, tree
 from trunkline.core.errors import Unavailable
 from trunkline.version import __version__
 
@@ -41,16 +39,16 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
         yield from commands(inner, (*path, name))
 
 
-ALL = dict(commands(typer.main.get_command(app)))
+ALL = dict(commands(tree()))
 LEAVES = {path: found for path, found in ALL.items() if not hasattr(found, "commands")}
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
-def test_every_command_helps(path: tuple[str, ...]) -> None:
-    answer = CliRunner().invoke(app, [*path, "--help"])
-    assert answer.exit_code == 0
-    assert "Usage: " in answer.output
-    assert "…" not in answer.output
+def test_every_command_helps(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*path, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "Usage: " in shown
+    assert "…" not in shown
 
 
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
@@ -105,10 +103,10 @@ def test_control_c_while_it_starts_shows_no_traceback(tmp_path: Path) -> None:
 def test_control_c_is_quiet_before_the_command_is_known(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(_app: typer.Typer) -> None:
+    def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(typer.main, "get_command", interrupted)
+    monkeypatch.setattr("trunkline.cli.main.tree", interrupted)
     assert cli("log", "list") == Answer(130, "", "")
 
 

@@ -79,7 +79,9 @@ def settled(dsn: str, published: set[str]) -> None:
         assert connection.execute(OUT_OF_ORDER).fetchall() == []
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(n, marks=pytest.mark.soak) for n in range(2, 8))]
+)
 def test_every_event_has_its_effect_once_and_in_order_after_apps_and_the_server_were_killed(
     own_server: Callable[..., Server], seed: int
 ) -> None:

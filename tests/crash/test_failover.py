@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from tests.fixtures.standby import Pair
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(120)]
-whoever_takes_over = pytest.mark.parametrize("lags", [False, True], ids=["follows", "lags"])
+whoever_takes_over = pytest.mark.parametrize(
+    "lags",
+    [pytest.param(False, id="follows", marks=pytest.mark.soak), pytest.param(True, id="lags")],
+)
 
 
 @whoever_takes_over

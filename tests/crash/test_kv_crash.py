@@ -128,7 +128,10 @@ def test_what_was_acknowledged_is_in_all_zones_whoever_is_killed(
         wait_until(lambda: check(writers, *places.values()), 30, also=(psycopg.Error,))
 
 
-@pytest.mark.parametrize("lags", [False, True], ids=["follows", "lags"])
+@pytest.mark.parametrize(
+    "lags",
+    [pytest.param(False, id="follows", marks=pytest.mark.soak), pytest.param(True, id="lags")],
+)
 def test_zones_converge_after_a_standby_took_over(
     make_pair: Callable[..., Pair], own_server: Callable[..., Server], *, lags: bool
 ) -> None:

@@ -62,7 +62,9 @@ def settled(dsn: str) -> None:
         assert connection.execute(DIFFERENCE).fetchall() == []
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(n, marks=pytest.mark.soak) for n in range(2, 8))]
+)
 def test_the_downstream_equals_the_table_after_workers_and_the_server_were_killed(
     own_server: Callable[..., Server], seed: int
 ) -> None:

@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from functools import cache
 from types import FrameType
 from typing import Annotated, Any
 
@@ -109,13 +110,17 @@ def options(
     context.obj = Invocation(dsn, instance, debug)
 
 
+@cache
+def tree() -> Any:
+    """All commands."""
+    return typer.main.get_command(app)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = typer.main.get_command(app).main(
-            args=words, prog_name="trunkline", standalone_mode=False
-        )
+        code = tree().main(args=words, prog_name="trunkline", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()
@@ -196,7 +201,7 @@ def _in_our_words(hint: str) -> str:
 
 def _command_for(function: str) -> str | None:
     """The command of the same name as a function, if there is one."""
-    at: Any = typer.main.get_command(app)
+    at = tree()
     path, rest = ["trunkline"], re.sub("^config_", "db_config_", function)
     while rest:
         tried = (name for name in getattr(at, "commands", ()) if _begins(rest, name))
