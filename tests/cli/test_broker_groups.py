@@ -130,6 +130,26 @@ def test_a_handler_is_moved_to_one_place(cli: Cli, where: tuple[str, ...]) -> No
     assert "--to PLACE or --position N" in answer.err
 
 
+def test_the_doctor_tells_of_retries_that_nobody_will_make(session: Session, cli: Cli) -> None:
+    def told() -> list[str]:
+        found = [one["found"] for one in cli("doctor").rows if one["check"] == "broker"]
+        return [one for one in found if "tried again" in one]
+
+    member = Member(session, handler="mail")
+    shares = {share.lane: share.epoch for share in member.join()}
+    lane, first = rows(cli, "read", "billing", "--handler", "mail")[0]["lane"], 1
+    session.execute(
+        "select trunkline.broker_fail("
+        "'billing', 'mail', %s, %s, array[%s::bigint], 'no', interval '1 hour')",
+        [lane, shares[lane], first],
+    )
+    assert told() == []
+    session.execute("delete from trunkline.lease")
+    assert told() == [
+        '1 event waits to be tried again by handler "mail" of group billing, and nobody runs it'
+    ]
+
+
 def test_the_doctor_sees_what_waits_for_somebody(session: Session, cli: Cli) -> None:
     bad = subscribe(session, "bad", "1 / (e.payload ->> 'n')::int > 0")
     publish(session, "order", {"n": 0})

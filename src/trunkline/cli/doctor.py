@@ -201,8 +201,30 @@ def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
                 f" {counted(group.waiting, 'delivery waits', 'deliveries wait')}",
                 f"Start a worker, or: trunkline broker group-delete {group.group_name}",
             )
+    yield from _abandoned_retries(connection)
     if not behind.events:
         yield Finding("broker", State.OK, f"{_groups(groups)}, every event is matched")
+
+
+def _abandoned_retries(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
+    """Does what failed wait for a handler that nobody runs?"""
+    from trunkline.broker import calls
+    from trunkline.core.doctor import Finding, State
+    from trunkline.core.execution import execute
+
+    waiting: dict[tuple[str, str], int] = {}
+    for lane in execute(connection, calls.lag()):
+        if lane.process_name is None and (failed := lane.retrying + lane.parked):
+            place = (lane.group_name, lane.handler)
+            waiting[place] = waiting.get(place, 0) + failed
+    for (group, handler), failed in waiting.items():
+        yield Finding(
+            "broker",
+            State.WARN,
+            f"{counted(failed, 'event waits', 'events wait')} to be tried again by handler"
+            f' "{handler}" of group {group}, and nobody runs it',
+            f"Start a worker, or: trunkline broker handler-delete {group} {handler or repr('')}",
+        )
 
 
 def check_tubes(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
