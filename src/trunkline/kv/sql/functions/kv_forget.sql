@@ -24,7 +24,8 @@ begin
     from (select p.level_at, trunkline._kv_confirmed(t.instance) as confirmed, greatest(p.heard_at, p.asked_at, to_timestamp(i.stamp / 1000000.0)) > patient as known
             from trunkline.kv_local_replication_topology() t join trunkline._kv_instances() i on i.instance = t.instance
             left join trunkline.kv_peer p on p.instance = t.instance where t.scope = 'all') k;
-  confirmed := least(confirmed, (select min(f.up_to) from trunkline._kv_followers() f));
+  -- also for those who pull before this database knows which instance it is
+  confirmed := least(confirmed, (select min(coalesce(trunkline._kv_confirmed(f.instance), -1)) from trunkline._kv_followers() f));
   if stale and not trunkline._kv_stale_for(interval '10 minutes') then
     return false;
   end if;
