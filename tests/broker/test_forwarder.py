@@ -240,6 +240,7 @@ def test_an_event_too_large_for_the_log_is_set_aside_and_the_others_go_on(
         call(session, "broker_unforwarded", topic="invoices")
 
 
+@pytest.mark.soak
 def test_an_event_that_postgres_cannot_write_as_json_is_set_aside_and_the_others_go_on(
     session: Session,
 ) -> None:

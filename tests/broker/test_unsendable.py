@@ -1,4 +1,7 @@
-"""An event larger, as JSON, than the server can send holds up nobody who reads."""
+"""An event larger, as JSON, than the server can send holds up nobody who reads.
+
+Each takes ten seconds and a gigabyte: those that try what another tries as well are a soak.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +63,7 @@ def test_blocking_code_reads_events_with_one_that_cannot_be_sent(
         assert told([event.payload for event in tl.broker.read("g", peek=True)]) == AROUND
 
 
+@pytest.mark.soak
 async def test_a_stream_goes_on_after_an_event_that_cannot_be_sent(
     clean_dsn: str, filled: Session
 ) -> None:
