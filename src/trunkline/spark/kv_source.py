@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
 from pydantic import Field, model_validator
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -62,11 +62,11 @@ class KvOptions(Options):
             raise ValueError("columns is empty; name at least one")
         return self
 
-    def refuse(self, kind: Literal["batch"]) -> Self:
-        """Refuse what only the other kind of reader takes."""
+    def for_a_batch(self) -> Self:
+        """Refuse what only a stream takes."""
         for name in ("starting_offsets", "max_changes_per_trigger"):
             if getattr(self, name) is not None:
-                raise Invalid(f"option {type(self).model_fields[name].alias} is not for a {kind}.")
+                raise Invalid(f"option {type(self).model_fields[name].alias} is not for a batch.")
         return self
 
 
@@ -81,7 +81,7 @@ class KvSource(DataSource):
         return kv_rows.schema_of(KvOptions.parse(self.options).columns or COLUMNS)
 
     def reader(self, schema: StructType) -> KvReader:
-        return KvReader(KvOptions.parse(self.options).refuse("batch"), schema)
+        return KvReader(KvOptions.parse(self.options).for_a_batch(), schema)
 
     def streamReader(self, schema: StructType) -> KvStreamReader:
         return KvStreamReader(KvOptions.parse(self.options), schema)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
@@ -46,8 +46,6 @@ class Ends(Protocol):
 
 class PositionStream(StreamReading[OptionsT], DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads on from where the checkpoint ends; wakes up when more is numbered."""
-
-    noun: ClassVar[str] = "position"
 
     def __init__(self, options: OptionsT):
         super().__init__(options)
@@ -154,7 +152,7 @@ class PositionStream(StreamReading[OptionsT], DataSourceStreamReader, SupportsTr
         following = int(noted["next"])
         if noted["incarnation"] != ends.incarnation or following > ends.last_one + 1:
             raise PositionTrimmed(
-                f"{self.noun} {following} was noted in life {noted['incarnation']} of the server;"
+                f"position {following} was noted in life {noted['incarnation']} of the server;"
                 f" this is life {ends.incarnation}, and ends at {ends.last_one}.",
                 hint="The server was restored or failed over. Start with a new checkpoint, and with"
                 " startingOffsets where the two histories part.",
