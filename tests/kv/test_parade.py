@@ -12,6 +12,7 @@ from tests.fixtures.postgres import new_database
 
 import trunkline
 from trunkline import Invalid, NotFound, Unavailable
+from trunkline.kv import calls
 from trunkline.kv.parade import Parade, shard_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,12 @@ def test_keys_belong_to_shards_as_keys_of_topics_do_to_partitions() -> None:
         if vector["partitions"] <= 8 and key.isascii():
             shards = [str(n) for n in range(vector["partitions"])]
             assert shard_of(key.decode(), shards) == str(vector["partition"])
+
+
+def test_only_a_put_that_answers_the_same_again_is_repeated_by_itself() -> None:
+    assert calls.put("k", 1).safe_to_repeat
+    assert not calls.put("k", 1, stamp=1).safe_to_repeat  # the second time it is a conflict
+    assert not calls.put("k", 1, if_version="").safe_to_repeat
 
 
 async def test_keys_are_spread_over_the_shards_of_the_own_zone(nodes: dict[Any, Any]) -> None:

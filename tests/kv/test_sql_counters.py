@@ -165,7 +165,6 @@ def test_upkeep_ends_what_was_counted_for_expired_keys_once(session: Session) ->
     patch(session, {"a": 5}, "lives")
     tick(session)
     expire(session, "k")
-    start = head(session)
     call(session, "kv_expire")
     assert tick(session) == 0  # somebody may have kept it alive in time
     call(session, "kv_put", namespace="default", key="other", value="1")
