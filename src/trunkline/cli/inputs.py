@@ -5,59 +5,31 @@ from __future__ import annotations
 import json
 import os
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from trunkline.core import durations
 from trunkline.core.errors import Invalid
 from trunkline.core.unread import Unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
 FOREVER = frozenset({"forever", "infinity", "none"})
 
-_SECONDS = {
-    "ms": 0.001,
-    "millisecond": 0.001,
-    "s": 1,
-    "sec": 1,
-    "second": 1,
-    "m": 60,
-    "min": 60,
-    "minute": 60,
-    "h": 3_600,
-    "hour": 3_600,
-    "d": 86_400,
-    "day": 86_400,
-    "w": 604_800,
-    "week": 604_800,
-}
 _BYTES = {"": 1, "b": 1} | {
     name + suffix: base**power
     for power, name in enumerate("kmgt", start=1)
     for suffix, base in (("", 1000), ("b", 1000), ("ib", 1024))
 }
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
-_LONGEST = timedelta(days=365_000)
 _MOST_BYTES = 2**63
 
 
 def duration(text: str, *, option: str) -> timedelta:
     """``7d``, ``12h``, ``30 minutes``, ``1h 30m``."""
-    seconds, rest = 0.0, text.strip().lower()
-    while rest:
-        part = _PART.match(rest)
-        unit = part and (_SECONDS.get(part[2]) or _SECONDS.get(part[2].removesuffix("s")))
-        if not part or not unit:
-            raise Invalid(
-                f'{option} takes a duration, got "{text}".',
-                hint="For example: 30s, 15 minutes, 12h, 7d, 1h 30m.",
-            )
-        seconds += float(part[1]) * unit
-        rest = rest[part.end() :]
-    if not text.strip() or seconds > _LONGEST.total_seconds():
-        raise Invalid(f'{option} takes a duration of up to 1000 years, got "{text}".')
-    return timedelta(seconds=seconds)
+    return durations.parse(text, name=option)
 
 
 def retention(text: str | None) -> timedelta | None:

@@ -8,6 +8,7 @@ from trunkline.cli import output
 from trunkline.cli.asking import Yes, ask
 from trunkline.cli.invocation import Invocation, command, flag
 from trunkline.cli.output import Format, say
+from trunkline.core import durations
 
 app = typer.Typer(help="Topics of messages, and groups that consume them.", no_args_is_help=True)
 
@@ -175,7 +176,7 @@ def _settings(topic: Any) -> dict[str, Any]:
 
 def _in_words(topic: Any) -> str:
     kept = [
-        *([] if topic.retention is None else [output.duration(topic.retention)]),
+        *([] if topic.retention is None else [durations.told(topic.retention)]),
         *([] if topic.retention_bytes is None else [output.size(topic.retention_bytes)]),
     ]
     words = [

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from trunkline.core.durations import told as duration
 from trunkline.core.unread import JsonText
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _EXACT = 2**53  # beyond it, readers of JSON that keep numbers as doubles lose digits
 _encode = json.JSONEncoder(ensure_ascii=False).encode
-_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _SIZES = frozenset({"bytes", "retention_bytes"})
 _UNBOUNDED = 10_000  # columns: where there is no terminal, nothing is cut or wrapped
 _NAME = 32  # characters of what a row is called: so long they stay together
@@ -121,24 +121,6 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) or isinstance(value, dict):
         return {str(name): plain(item) for name, item in as_row(value).items()}
     return str(value)
-
-
-def duration(value: timedelta) -> str:
-    """A duration as people type it: ``7d``, ``1h 30m``, ``0.25s``."""
-    seconds = value.total_seconds()
-    if seconds < 0:
-        return "-" + duration(-value)
-    if seconds != int(seconds):
-        if seconds < 10:
-            return f"{round(seconds, 3):g}s"
-        seconds = round(seconds)
-    rest = int(seconds)
-    parts = []
-    for unit, size in _UNITS:
-        count, rest = divmod(rest, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    return " ".join(parts) or "0s"
 
 
 def size(count: int) -> str:

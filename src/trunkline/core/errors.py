@@ -224,8 +224,8 @@ def from_database(error: psycopg.Error, *, role: str | None = None) -> Trunkline
         return SchemaMismatch(
             message, hint=f"{types}If the schema is missing or old, run: trunkline db install"
         )
-    if state in {"42P01", "42602"}:
-        kind = NotFound if state == "42P01" else Invalid
+    if state in {"3F000", "42P01", "42602"}:
+        kind = Invalid if state == "42602" else NotFound
         return kind(message, hint=hint or 'Name it as SQL does: schema.table, or "Table".')
     unfit = isinstance(error, psycopg.DataError) or message.startswith("cannot adapt type")
     if state in _BAD_VALUE or (state is None and unfit):
