@@ -27,7 +27,7 @@ from trunkline.log.bench.report import curves, table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-CAPABILITIES = ("log", "broker", "tube", "kv", "spark")
+CAPABILITIES = ("log", "broker", "live", "tube", "kv", "spark")
 
 # Autovacuum would run in the turn of whoever comes next; see METHODOLOGY.md.
 SETTINGS = {

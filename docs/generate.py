@@ -33,6 +33,9 @@ from trunkline.core import errors, migrate
 from trunkline.core.calls import AsyncFace
 from trunkline.kv import client as kv_client
 from trunkline.kv import models as kv_models
+from trunkline.live import client as live_client
+from trunkline.live import models as live_models
+from trunkline.live import stream as live_stream
 from trunkline.log import assigned, client, consumer, models, producer
 from trunkline.spark import (
     delta_sink,
@@ -90,6 +93,14 @@ THEMES = {
         "Duties of maintain()": "cursors_advance forwards_advance expire watches_check",
         "Others": REST,
     },
+    "live": {
+        "Tables": "watch unwatch watch_tagged tables",
+        "Who may": "allow access visible",
+        "Subscriptions": "subscribe unsubscribe subscriptions",
+        "Reading": "read enter leave",
+        "Duties of maintain()": "expire",
+        "Streams": REST,
+    },
     "kv": {
         "Keys": "get get_many put put_many delete patch_numeric scan cuts",
         "Watching": "changes head ends tick",
@@ -144,6 +155,10 @@ FACES: dict[str, list[tuple[type, str, str]]] = {
         (enqueue.Enqueuer, "enqueuer", "enqueue flush close"),
         (trunkline.App, "app", ""),
     ],
+    "live": [
+        (live_client.Live, "tl.live", ""),
+        (live_stream.LiveStream, "stream", "token open close items"),
+    ],
     "kv": [(kv_client.Kv, "tl.kv", ""), (trunkline.Parade, "parade", "")],
     "core": [(trunkline.Platform, "tl", "dsn transaction services close")],
     "spark": [],
@@ -160,6 +175,16 @@ VALUES: dict[str, list[type]] = {
         models.Position,
         models.Lag,
         models.Check,
+    ],
+    "live": [
+        live_models.LiveTable,
+        live_models.LiveColumn,
+        live_models.LiveAccess,
+        live_models.Subscribed,
+        live_models.LiveSubscription,
+        live_models.LiveBatch,
+        live_models.LiveChange,
+        live_models.LiveRead,
     ],
     "kv": [
         kv_models.KvEntry,

@@ -19,6 +19,7 @@ from trunkline.core.portal import Portal
 from trunkline.core.quiet import Commits
 from trunkline.core.settings import Settings
 from trunkline.kv.client import Kv, SyncKv
+from trunkline.live.client import Live, SyncLive
 from trunkline.log.client import Log, SyncLog
 from trunkline.tube.client import SyncTubes, Tubes
 
@@ -47,6 +48,7 @@ class Platform:
         self._notifier = Notifier(self.db.connect)
         self.log = Log(self.db, lease=self._lease, listener=self._listener, notifier=self._notifier)
         self.broker = Broker(self.db, lease=self._lease, listener=self._listener)
+        self.live = Live(self.db, lease=self._lease, listener=self._listener)
         self.tube = Tubes(self.db, lease=self._lease, listener=self._listener)
         self.kv = Kv(self.db, lease=self._lease, listener=self._listener)
 
@@ -55,6 +57,16 @@ class Platform:
         """Where the database is."""
         return self._target.dsn
 
+    @property
+    def listener(self) -> Listener:
+        """What hears of news, for streams over connections of others."""
+        return self._listener
+
+    @property
+    def notifier(self) -> Notifier:
+        """What tells of news."""
+        return self._notifier
+
     def services(self) -> list[Service]:
         """The background work that ``trunkline up`` runs."""
         commits, server = Commits(), self._target.server
@@ -62,6 +74,7 @@ class Platform:
             *([ServerKeeper(server)] if server else []),
             Maintainer(self.db),
             *self.broker.services(commits),
+            *self.live.services(),
             *self.tube.services(commits),
             *self.kv.services(commits),
         ]
@@ -91,6 +104,7 @@ class Platform:
             last.push_async_callback(self._listener.close)
             last.push_async_callback(self._lease.close)
             last.push_async_callback(self.broker.close)
+            last.push_async_callback(self.live.close)
             await self.log.close()
 
     async def _leave_server(self) -> None:
@@ -121,6 +135,7 @@ class SyncPlatform:
         self._platform = self._portal.call(make())
         self.log = SyncLog(self.db, self._portal, self._platform.log)
         self.broker = SyncBroker(self.db, self._portal, self._platform.broker)
+        self.live = SyncLive(self.db)
         self.tube = SyncTubes(self.db)
         self.kv = SyncKv(self.db)
 

@@ -30,6 +30,7 @@ def test_it_proves_what_it_claims_and_leaves_nothing_behind(
     assert found["partitions taken over"] == 2
     assert found["orders invoiced, exactly once"] > 0
     assert found["orders forwarded into the log"] == found["orders invoiced, exactly once"]
+    assert found["open orders on the live page"] > 0
     if "Spark is left out" not in answer.err:
         assert found["orders in the lake"] > 0
         assert "equal as of" in answer.err

@@ -197,17 +197,25 @@ def test_no_role_can_touch_a_table_or_a_sequence_directly(session: Session) -> N
     ]
 
 
-def test_a_writer_may_insert_events_and_only_what_they_say(session: Session) -> None:
+def test_roles_may_insert_events_and_live_subscriptions_and_only_what_they_say(
+    session: Session,
+) -> None:
     granted = session.execute(
         "select c.relname, a.attname, x.grantee::regrole::text, x.privilege_type"
         " from pg_attribute a join pg_class c on c.oid = a.attrelid, aclexplode(a.attacl) x"
         " where c.relnamespace = 'trunkline'::regnamespace"
     ).fetchall()
-    columns = ("topic", "key", "payload", "metadata", "subscription")
+    event = ["topic", "key", "payload", "metadata", "subscription"]
+    live = ["subscription", "relation", "changes", "condition", "columns", "settings", "process"]
+    writers = ("trunkline_writer", "trunkline_admin")
     assert sorted(granted) == sorted(
-        ("event", column, role, "INSERT")
+        (relation, column, role, "INSERT")
+        for relation, columns, roles in (
+            ("event", event, writers),
+            ("live_subscription", live, ("trunkline_reader", *writers)),
+        )
         for column in columns
-        for role in ("trunkline_writer", "trunkline_admin")
+        for role in roles
     )
 
 

@@ -39,7 +39,7 @@ def demo(
         float, typer.Option(metavar="N", min=1, help="About how long it takes.")
     ] = 15.0,
 ) -> None:
-    """See it work: groups, a killed member, an outbox, a table synced into a lake, two zones."""
+    """See it work: groups, a killed member, an outbox, a live page, a lake in step, two zones."""
     from trunkline.demo.figures import Amount
 
     amount = Amount(_PER_SECOND, seconds * _SHARE, _ONCE if once else None)
@@ -151,6 +151,7 @@ class View:
             f"{figures.orders:,} changes of orders",
             f"{figures.invoiced:,} invoiced",
             f"{figures.forwarded:,} forwarded",
+            f"{figures.shown:,} shown",
             *([f"{figures.synced:,} synced"] if figures.synced else []),
         ]
         zones = [f"{figures.visits:,} visits in two zones"] if figures.visits else []
@@ -181,6 +182,8 @@ class View:
         table.add_row("orders", f"{figures.orders:,}", f"{rates['orders']:,.0f}", "", synced)
         events = f"{figures.forwarded:,} forwarded into the log"
         table.add_row("invoices", f"{figures.invoiced:,}", "", "", events)
+        cuts = f"cut off {figures.cuts:,} times, and gone on"
+        table.add_row("live page", f"{figures.shown:,}", "", "", cuts)
         if figures.visits:
             table.add_row("two zones", f"{figures.visits:,}", "", "", "visits and carts, in both")
         return Group(table, Text(""), *(Text(event) for event in self._events), Text(""))

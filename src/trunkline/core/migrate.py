@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from importlib.resources.abc import Traversable
 
-CAPABILITIES = ("core", "log", "broker", "tube", "kv", "spark")
+CAPABILITIES = ("core", "log", "broker", "live", "tube", "kv", "spark")
 OLDEST_SERVER = 150000
 _LOCK = 0x7472756E6B  # "trunk"
 _UNINSTALLERS = (

@@ -56,6 +56,8 @@ class Figures:
     forwarded: int = 0
     synced: int = 0
     visits: int = 0
+    shown: int = 0
+    cuts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from trunkline.demo import member, outbox
 from trunkline.demo.figures import Amount, Figures, Proof
 from trunkline.demo.lake import Lake
 from trunkline.demo.outbox import Outbox
+from trunkline.demo.page import Page
 from trunkline.demo.workers import (
     COUNTERS,
     MAILERS,
@@ -71,6 +72,7 @@ class Demo:
         self._consumers: list[Consumer] = []
         self._directory = tempfile.TemporaryDirectory(prefix="trunkline-demo-")
         self._outbox = Outbox(platform, self._tube, self._schema, self.figures)
+        self._page = Page(platform, self._schema, self.figures)
         self._lake = Lake(platform.dsn, self._tube, Path(self._directory.name) / "orders")
         self._zones = Zones(platform.dsn, self._schema.removesuffix("_views"), self.figures)
 
@@ -85,6 +87,7 @@ class Demo:
                 finally:
                     looking.cancel()
                     await self._lake.close()
+                    await self._page.close()
                     await self._outbox.close()
                     await self._zones.close()
                     for consumer in self._consumers:
@@ -122,6 +125,11 @@ class Demo:
             await shop
             self._say(f"{self.figures.placed:,} orders are placed, each with an event")
             await self._until(self._outbox.done, "every order is invoiced and in the log")
+            await self._until(self._page.done, "the live page shows what the table holds")
+            self._say(
+                f"the live page shows {self.figures.shown:,} open orders,"
+                f" though it was cut off {self.figures.cuts:,} times"
+            )
             await visits
             if spark:
                 await self._audit()
@@ -131,6 +139,7 @@ class Demo:
             await victim.wait()
         proofs = [*await self._prove(), Proof("partitions taken over", len(orphaned), taken)]
         proofs += await self._outbox.prove()
+        proofs += await self._page.prove()
         if zones:
             proofs += await self._zones.prove()
         return [*proofs, *await self._prove_lake()] if spark else proofs
@@ -149,6 +158,7 @@ class Demo:
                 )
         await self._platform.tube.ensure(self._tube)
         await self._platform.tube.attach(self._tube, f"{self._schema}.orders")
+        await self._page.start()
         await self._outbox.start()
 
     async def _start_spark(self) -> bool:

@@ -1,0 +1,1 @@
+"""Tables that clients subscribe to, under row-level security."""

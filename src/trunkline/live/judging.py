@@ -1,0 +1,294 @@
+"""From events and conditions to what each subscription is told: rights and policies decide.
+
+Conditions were asked by ``live_read``. What a role may select, and which rows the policies of the
+table let it see, before and after, is asked here, once for all subscriptions of the same role with
+the same settings. Who fails, because a policy does, fails alone.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from trunkline.broker.stream import Place
+from trunkline.core.errors import Forbidden, Invalid, TrunklineError, Unavailable
+from trunkline.live import calls
+from trunkline.live.models import Change, LiveChange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from trunkline.core.db import AsyncDb
+    from trunkline.live.models import LiveRead
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a subscription asks for, and for whom."""
+
+    key_columns: tuple[str, ...]
+    changes: frozenset[str]
+    columns: frozenset[str] | None
+    role: str
+    settings: tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class Told:
+    """What each subscription is told, and which fail."""
+
+    changes: dict[int, list[LiveChange]] = field(default_factory=dict)
+    failures: dict[int, TrunklineError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """A condition that holds for the row of an event, before or after."""
+
+    event: _Event
+    subscription: int
+    wanted: Wanted
+    held: bool
+    holds: bool
+
+
+class _Event:
+    """An event and its rows, read when somebody asks for them."""
+
+    __slots__ = ("_changes", "_incarnation", "_rows", "read")
+
+    def __init__(self, read: LiveRead, incarnation: int):
+        self.read = read
+        self._incarnation = incarnation
+        self._rows: tuple[Row | None, Row | None] | None = None
+        self._changes: dict[tuple[Change, str], LiveChange] = {}
+
+    @property
+    def rows(self) -> tuple[Row | None, Row | None]:
+        """The row before and after."""
+        if self._rows is None:
+            self._rows = (_row(self.read.old_row), _row(self.read.new_row))
+        return self._rows
+
+    def change(
+        self, kind: Change, role: str, keys: Sequence[str], allowed: Sequence[str]
+    ) -> LiveChange:
+        """What is told to a role; all of that role are told by the same."""
+        found = self._changes.get((kind, role))
+        if found is None:
+            found = self._changes[kind, role] = self._make(kind, keys, allowed)
+        return found
+
+    def _make(self, kind: Change, keys: Sequence[str], allowed: Sequence[str]) -> LiveChange:
+        before, after = self.rows
+        assert self.read.event_id is not None
+        assert self.read.at is not None
+        known = before or after
+        shown = before if kind is Change.DELETED else after
+        return LiveChange(
+            token=Place(self._incarnation, self.read.up_to).token,
+            change=kind,
+            event_id=self.read.event_id,
+            key=None if known is None else {name: known.get(name) for name in keys},
+            row=None if shown is None or kind is Change.LEFT else _only(shown, allowed),
+            patch=_only(self.changed(), allowed)
+            if kind in {Change.UPDATED, Change.ENTERED}
+            else None,
+            at=self.read.at,
+        )
+
+    def changed(self) -> Row:
+        """Of an update the columns that changed, as they are now."""
+        before, after = self.rows
+        assert before is not None
+        assert after is not None
+        return {name: value for name, value in after.items() if _differ(before.get(name), value)}
+
+
+class Judge:
+    """Asks for rights and policies, and says what is told to whom."""
+
+    def __init__(self, db: AsyncDb):
+        self._db = db
+
+    async def tell(
+        self, read: Iterable[LiveRead], wanted: Mapping[int, Wanted], *, incarnation: int
+    ) -> Told:
+        """What comes of events for these subscriptions; `Unavailable` as it comes."""
+        told = Told()
+        groups: dict[tuple[int, str], list[_Match]] = {}
+        for row in read:
+            if row.error is not None:
+                for number in row.subscriptions or ():
+                    told.failures[number] = Invalid(
+                        f"the condition of the subscription fails: {row.error}."
+                    )
+                continue
+            for match in _matches(_Event(row, incarnation), wanted):
+                assert row.relation is not None
+                groups.setdefault((row.relation, match.wanted.role), []).append(match)
+        for (relation, role), matches in groups.items():
+            await self._tell_role(str(relation), role, matches, told)
+        return told
+
+    async def _tell_role(self, relation: str, role: str, matches: list[_Match], told: Told) -> None:
+        try:
+            access = await self._db.run(calls.access(relation, role))
+        except Unavailable:
+            raise
+        except TrunklineError as error:
+            _fail(matches, error, told)
+            return
+        allowed = access.columns
+        for match in matches:
+            if hidden := set(match.wanted.key_columns).difference(allowed):
+                _fail([match], _may_not(role, min(hidden)), told)
+        if not access.guarded:
+            _tell(matches, None, allowed, told)
+            return
+        for settings, some in _by_settings(matches).items():
+            try:
+                seen = await self._visible(relation, role, dict(settings), some)
+                _tell(some, seen, allowed, told)
+            except Unavailable:
+                raise
+            except TrunklineError as error:
+                _fail(some, error, told)
+
+    async def _visible(
+        self, relation: str, role: str, settings: dict[str, str], matches: list[_Match]
+    ) -> dict[str, bool]:
+        """Which rows, as JSON, the role may see."""
+        images = list(
+            dict.fromkeys(
+                image
+                for match in matches
+                for image in (match.event.read.old_row, match.event.read.new_row)
+                if image is not None
+            )
+        )
+        async with self._db.transaction() as connection:
+            await self._db.run(calls.hurry(), on=connection)
+            answer = await self._db.run(
+                calls.visible(relation, role, settings, images), on=connection
+            )
+        return dict(zip(images, answer, strict=True))
+
+
+def _matches(event: _Event, wanted: Mapping[int, Wanted]) -> Iterator[_Match]:
+    row = event.read
+    for number, held, holds in zip(
+        row.subscriptions or (), row.matched_old or (), row.matched_new or (), strict=True
+    ):
+        if number in wanted:
+            yield _Match(event, number, wanted[number], held, holds)
+
+
+def _by_settings(
+    matches: Iterable[_Match],
+) -> dict[tuple[tuple[str, str], ...], list[_Match]]:
+    found: dict[tuple[tuple[str, str], ...], list[_Match]] = {}
+    for match in matches:
+        found.setdefault(match.wanted.settings, []).append(match)
+    return found
+
+
+def _tell(
+    matches: Iterable[_Match], seen: dict[str, bool] | None, allowed: Sequence[str], told: Told
+) -> None:
+    for match in matches:
+        if match.subscription in told.failures:
+            continue
+        try:
+            change = _change(match, seen, allowed)
+        except Invalid as error:
+            _fail([match], error, told)
+            continue
+        if change is not None:
+            told.changes.setdefault(match.subscription, []).append(change)
+
+
+def _change(
+    match: _Match, seen: dict[str, bool] | None, allowed: Sequence[str]
+) -> LiveChange | None:
+    """What a subscription is told of an event; None: nothing."""
+    event, wanted = match.event, match.wanted
+
+    def may_see(image: str | None) -> bool:
+        return image is not None and (seen is None or seen[image])
+
+    held = match.held and may_see(event.read.old_row)
+    holds = match.holds and may_see(event.read.new_row)
+    kind = _kind(event.read.operation, held=held, holds=holds)
+    if kind is None or _asked_as(kind) not in wanted.changes:
+        return None
+    change = event.change(kind, wanted.role, wanted.key_columns, allowed)
+    if kind is Change.UPDATED and change.patch is not None:
+        changed = change.patch.keys()
+        if not (changed if wanted.columns is None else changed & wanted.columns):
+            return None
+    return change
+
+
+def _kind(operation: str | None, *, held: bool, holds: bool) -> Change | None:
+    match operation, held, holds:
+        case "truncate", _, _:
+            return Change.TRUNCATED
+        case "insert", _, True:
+            return Change.CREATED
+        case "delete", True, _:
+            return Change.DELETED
+        case "update", True, True:
+            return Change.UPDATED
+        case "update", False, True:
+            return Change.ENTERED
+        case "update", True, False:
+            return Change.LEFT
+    return None
+
+
+def _asked_as(kind: Change) -> str:
+    """What a subscription asks for to be told of this."""
+    return {Change.ENTERED: "updated", Change.TRUNCATED: "deleted"}.get(kind, kind.value)
+
+
+def _fail(matches: Iterable[_Match], error: TrunklineError, told: Told) -> None:
+    for match in matches:
+        told.failures.setdefault(match.subscription, error)
+        told.changes.pop(match.subscription, None)
+
+
+def _may_not(role: str, column: str) -> Forbidden:
+    return Forbidden(
+        f'{role} may no longer select column "{column}", which is part of the key.',
+        hint="Have the owner of the table grant that again.",
+    )
+
+
+def _row(text: str | None) -> Row | None:
+    """A row; numbers with a point keep every digit."""
+    if text is None:
+        return None
+    try:
+        row: Row = json.loads(text, parse_float=Decimal)
+    except ValueError:  # a whole number with more digits than Python likes
+        row = json.loads(text, parse_float=Decimal, parse_int=Decimal)
+    except RecursionError:
+        raise Invalid("a row has a value that is nested too deep to be read.") from None
+    return row
+
+
+def _only(row: Row, allowed: Sequence[str]) -> Row:
+    """The columns that are allowed, in the order of the table."""
+    return {name: row[name] for name in allowed if name in row}
+
+
+def _differ(before: Any, after: Any) -> bool:
+    """Whether two values of JSON differ: true is not 1, also within lists and objects."""
+    if before != after or type(before) is not type(after):
+        return True
+    return isinstance(after, dict | list) and repr(before) != repr(after)

@@ -1,0 +1,48 @@
+/* What the policies of a table let a role see, as one expression over a row that bears the name of the table; NULL where they do not
+   concern the role.  Only policies that speak of the row, of settings and of who asks: one that looks into tables would be judged by what
+   they say later, and might show a row that nobody was to see.  So functions of users must be immutable, or take nothing.  Nor may one
+   speak of columns that events do not have.
+   Errors: TL422 names the policy that cannot be judged, TL404 no such role. */
+create or replace function trunkline._live_policy(relation regclass, role name)
+returns text language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  class record;
+  judged record;
+  bad text;
+begin
+  select c.relrowsecurity, c.relforcerowsecurity, c.relowner into class from pg_class c where c.oid = relation;
+  select r.oid, r.rolsuper, r.rolbypassrls into judged from pg_roles r where r.rolname = role;
+  if judged.oid is null then
+    perform trunkline._raise('TL404', format('there is no role %s.', quote_ident(role)));
+  elsif not class.relrowsecurity or judged.rolsuper or judged.rolbypassrls
+        or not class.relforcerowsecurity and pg_has_role(judged.oid, class.relowner, 'usage') then
+    return null;
+  end if;
+  select format('policy %I of table %s %s', p.polname, relation,
+           case when p.polqual::text ~ '{SUBLINK ' then 'looks into tables' else 'calls a function that may look into tables' end) into bad
+    from pg_policy p
+   where p.polrelid = relation and p.polcmd in ('*', 'r') and trunkline._live_policy_of(p.polroles, judged.oid) and p.polqual is not null
+     and (p.polqual::text ~ '{SUBLINK ' or exists (
+       select from trunkline._condition_functions(p.polqual::text) f join pg_proc o on o.oid = f
+        where o.pronamespace <> 'pg_catalog'::regnamespace and (o.provolatile = 'v' or o.provolatile = 's' and o.pronargs > 0)))
+   order by p.polname limit 1;
+  if bad is null then
+    select format('policy %I of table %s speaks of column %I, which is not among those that are told', p.polname, relation, a.attname) into bad
+      from pg_policy p join pg_depend d on d.classid = 'pg_policy'::regclass and d.objid = p.oid and d.refclassid = 'pg_class'::regclass and d.refobjid = relation
+      join pg_attribute a on a.attrelid = relation and a.attnum = d.refobjsubid
+      or p.polqual::text ~ ':varattno 0 ' and a.attrelid = relation and a.attnum > 0 and not a.attisdropped
+     where p.polrelid = relation and p.polcmd in ('*', 'r') and trunkline._live_policy_of(p.polroles, judged.oid) and p.polqual is not null
+       and a.attnum > 0 and not exists (select from trunkline._live_column(relation) c where c.place = a.attnum)
+     order by p.polname, a.attnum limit 1;
+  end if;
+  if bad is not null then
+    perform trunkline._raise('TL422', format('%s: it cannot be judged for a row of the past.', bad),
+      'Let the policy speak of columns, current_setting() and functions that are immutable or take nothing.');
+  end if;
+  return (select format('((%s) and (%s))',
+            coalesce(string_agg(pg_get_expr(p.polqual, p.polrelid), ' or ') filter (where p.polpermissive), 'false'),
+            coalesce(string_agg('(' || pg_get_expr(p.polqual, p.polrelid) || ')', ' and ') filter (where not p.polpermissive), 'true'))
+            from pg_policy p
+           where p.polrelid = relation and p.polcmd in ('*', 'r') and trunkline._live_policy_of(p.polroles, judged.oid) and p.polqual is not null);
+end $$;
+select trunkline._access('_live_policy(regclass, name)', 'reader');

@@ -1,0 +1,7 @@
+/* A live subscription is not changed: what it says was checked for who made it.  A trigger. */
+create or replace function trunkline._live_subscription_keep()
+returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform trunkline._raise('TL409', 'a live subscription cannot be changed.', 'Subscribe anew.');
+  return null;
+end $$;

@@ -1,0 +1,51 @@
+/* Check a live subscription and bring it into its one form: a trigger.  role is who inserts.
+   Errors: TL403 a column that the role may not select, TL404 no live table, TL413, TL422, TL423 no living lease. */
+create or replace function trunkline._live_subscription_prepare()
+returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  wanted record;
+  allowed text[];
+  bad text;
+  shape trunkline.live_shape;
+begin
+  perform 1 from trunkline.live_table t where t.relation = new.relation for key share;
+  if not found then
+    perform trunkline._raise('TL404', format('%s is not a live table.', coalesce(new.relation::text, 'NULL')), 'Its owner makes it one with live_watch().');
+  end if;
+  allowed := (select a.columns from trunkline.live_access(new.relation, new.role) a);
+  new.changes := array(select c from unnest(array['created', 'updated', 'deleted', 'left']) c where c = any (new.changes));
+  bad := (select c from unnest(new.changes) c where c is null or c <> all (array['created', 'updated', 'deleted', 'left']) limit 1);
+  if new.changes = '{}' or bad is not null then
+    perform trunkline._raise('TL422', 'changes are some of created, updated, deleted and left.');
+  end if;
+  wanted := trunkline._live_condition(new.relation, new.condition);
+  bad := (select c from unnest(new.columns) c where c is null or not exists (select from trunkline._live_column(new.relation) k where k.name = c) limit 1);
+  if bad is not null or new.columns = '{}' then
+    perform trunkline._raise('TL422', format('columns are names of columns of %s, got %s.', new.relation, coalesce('"' || bad || '"', 'none')), 'Leave columns out to be told of every update.');
+  end if;
+  bad := (select c from unnest((select w.key_columns from trunkline.broker_watched_table w where w.relation = new.relation) || wanted.names || new.columns) c
+           where c <> all (allowed) limit 1);
+  if bad is not null then
+    perform trunkline._raise('TL403', format('%s may not select column "%s" of %s.', quote_ident(new.role), bad, new.relation),
+      format('Have its owner run: grant select on %s to %I;', new.relation, new.role));
+  end if;
+  bad := (select s.key from jsonb_each(case jsonb_typeof(new.settings) when 'object' then new.settings else '{"": 0}' end) s
+           where s.key !~ E'^[A-Za-z_]\\w*(\\.[A-Za-z_]\\w*)+$' or s.key ~* E'^trunkline\\.' or jsonb_typeof(s.value) <> 'string' limit 1);
+  if bad is not null then
+    perform trunkline._raise('TL422', 'settings are texts by names with a dot in them, such as {"app.org_id": "7"}.');
+  elsif new.process is not null then
+    perform trunkline.live_enter(new.process);
+  end if;
+  new.condition := wanted.normal;
+  select s.* into shape from trunkline.live_shape s
+   where s.relation = new.relation and s.terms = wanted.terms and s.expression = wanted.expression;
+  if not found then
+    insert into trunkline.live_shape as s (relation, terms, expression, key_expression) values (new.relation, wanted.terms, wanted.expression, wanted.key_expression)
+    on conflict on constraint live_shape_terms do update set expression = excluded.expression
+    returning s.* into shape;
+  end if;
+  new.shape_id := shape.shape_id;
+  execute format('select %s from (select jsonb_object_agg(e.key, e.value -> ''eq'') as i from jsonb_each($1) e where e.value ? ''eq'') k', shape.key_expression)
+    into new.key_hash using new.condition;
+  return new;
+end $$;
