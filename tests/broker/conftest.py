@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.broker.steps import swept
-from tests.fixtures.asking import connections
+from tests.fixtures.asking import connections, sweeping
 from tests.fixtures.postgres import new_database
 
 if TYPE_CHECKING:
@@ -27,11 +27,16 @@ def shared_dsn(server: AnyServer, template: str) -> Iterator[str]:
         yield server.dsn(name)
 
 
+@pytest.fixture(scope="session")
+def sweep(shared_dsn: str) -> Iterator[Callable[[], None]]:
+    with sweeping(shared_dsn, swept) as sweep:
+        yield sweep
+
+
 @pytest.fixture
-def clean_dsn(shared_dsn: str) -> str:
+def clean_dsn(shared_dsn: str, sweep: Callable[[], None]) -> str:
     """The shared database, swept; for tests of clients and services."""
-    with connections(shared_dsn) as open_one:
-        swept(open_one())
+    sweep()
     return shared_dsn
 
 

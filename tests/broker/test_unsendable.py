@@ -30,7 +30,8 @@ def filled(session: Session) -> Session:
     publish(session, "orders", 1)
     session.execute(  # 130 kB in the table, 1 GB as text
         "insert into trunkline.event (topic, payload, metadata)"
-        """ select 'orders', to_jsonb(array_fill(1e131071::numeric, array[8200])), '{"by": "me"}'"""
+        """ select 'orders', jsonb_agg('1e131071'::jsonb), '{"by": "me"}'"""
+        " from generate_series(1, 8200)"
     )
     publish(session, "orders", 2)
     tick(session)

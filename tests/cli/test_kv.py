@@ -226,6 +226,13 @@ def test_a_database_that_stands_alone_says_so(cli: Cli) -> None:
     assert cli("kv", "tick").err == "1 change got a position.\n"
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is away is given up after a second."""
+    monkeypatch.setattr("trunkline.kv.puller._CONNECT_WITHIN", 1.0)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_passwords_of_the_parade_are_never_printed(cli: Cli) -> None:
     put = cli("kv", "instance", "put", "west", "main", "postgresql://r:geheim@127.0.0.1:1/kv")
     assert "a passfile or a service is better" in put.err
@@ -269,7 +276,7 @@ def test_an_audit_leaves_the_work_to_a_service_that_does_it(
     assert "a service pulls from it" in answer.rows[0]["error"]
 
 
-@pytest.mark.usefixtures("parade")
+@pytest.mark.usefixtures("parade", "impatient")
 def test_an_audit_tells_who_cannot_be_reached_and_goes_on(cli: Cli, dsn: str) -> None:
     away = make_conninfo(dsn, host="127.0.0.1", port="1", hostaddr="", password="geheim")
     cli("kv", "instance", "put", "north", "main", away)

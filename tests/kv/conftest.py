@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.fixtures.asking import connections
+from tests.fixtures.asking import connections, sweeping
 from tests.fixtures.postgres import new_database, open_two_sessions
 from tests.fixtures.roles import login_roles
 from tests.kv.sql_steps import ZONES, Copy, parade, swept
@@ -40,6 +40,12 @@ def zone_dsns(server: AnyServer, template: str) -> Iterator[list[str]]:
         ]
 
 
+@pytest.fixture(scope="session")
+def zone_sweeps(zone_dsns: list[str]) -> Iterator[list[Callable[[], None]]]:
+    with ExitStack() as kept:
+        yield [kept.enter_context(sweeping(dsn, swept)) for dsn in zone_dsns]
+
+
 @pytest.fixture
 def connect(shared_dsn: str) -> Iterator[Callable[..., Session]]:
     """Open connections to the database: ``connect(autocommit=False)``."""
@@ -47,10 +53,17 @@ def connect(shared_dsn: str) -> Iterator[Callable[..., Session]]:
         yield open_one
 
 
+@pytest.fixture(scope="session")
+def sweep(shared_dsn: str) -> Iterator[Callable[[], None]]:
+    with sweeping(shared_dsn, swept) as sweep:
+        yield sweep
+
+
 @pytest.fixture
-def session(connect: Callable[..., Session]) -> Session:
+def session(connect: Callable[..., Session], sweep: Callable[[], None]) -> Session:
     """A session in a database without keys."""
-    return swept(connect())
+    sweep()
+    return connect()
 
 
 @pytest.fixture
@@ -67,11 +80,13 @@ def racing(session: Session, shared_dsn: str) -> Iterator[TwoSessions]:
 
 
 @pytest.fixture
-def zones(zone_dsns: list[str]) -> Iterator[list[Copy]]:
+def zones(zone_dsns: list[str], zone_sweeps: list[Callable[[], None]]) -> Iterator[list[Copy]]:
     """Three zones of a parade that know of each other; nothing is replicated by itself."""
+    for sweep in zone_sweeps:
+        sweep()
     with ExitStack() as opened:
         copies = [
-            Copy(name, swept(opened.enter_context(connections(dsn))()))
+            Copy(name, opened.enter_context(connections(dsn))())
             for name, dsn in zip(ZONES, zone_dsns, strict=True)
         ]
         parade(copies)

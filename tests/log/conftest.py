@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from tests.fixtures.asking import sweeping
 from tests.fixtures.postgres import new_database, open_two_sessions
 
 if TYPE_CHECKING:
@@ -51,12 +52,17 @@ def module_dsn(server: AnyServer, template: str) -> Iterator[str]:
         yield dsn
 
 
+@pytest.fixture(scope="module")
+def sweep(module_dsn: str) -> Iterator[Callable[[], None]]:
+    with sweeping(module_dsn, lambda session: session.execute(_SWEEP)) as sweep:
+        yield sweep
+
+
 @pytest.fixture
-def log_dsn(module_dsn: str) -> Iterator[str]:
+def log_dsn(module_dsn: str, sweep: Callable[[], None]) -> Iterator[str]:
     """The module's database, without topics, leases and changed settings."""
     yield module_dsn
-    with psycopg.connect(module_dsn, autocommit=True) as session:
-        session.execute(_SWEEP)
+    sweep()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.fixtures.asking import connections
+from tests.fixtures.asking import connections, sweeping
 from tests.fixtures.postgres import new_database
 from tests.tube.sql_steps import ORDERS, Reader, attach, ensure, swept
 
@@ -33,10 +33,17 @@ def connect(shared_dsn: str) -> Iterator[Callable[..., Session]]:
         yield open_one
 
 
+@pytest.fixture(scope="session")
+def sweep(shared_dsn: str) -> Iterator[Callable[[], None]]:
+    with sweeping(shared_dsn, swept) as sweep:
+        yield sweep
+
+
 @pytest.fixture
-def session(connect: Callable[..., Session]) -> Session:
+def session(connect: Callable[..., Session], sweep: Callable[[], None]) -> Session:
     """A session in a database with a table of orders and a tube."""
-    opened = swept(connect())
+    sweep()
+    opened = connect()
     opened.execute(ORDERS)
     ensure(opened)
     return opened
