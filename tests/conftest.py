@@ -14,6 +14,7 @@ pytest_plugins = [
     "tests.fixtures.spark",
     "tests.fixtures.standby",
     "tests.fixtures.stores",
+    "tests.fixtures.web",
 ]
 
 

@@ -15,6 +15,7 @@ from tests.docs.page import blocks
 
 from trunkline.core import errors
 from trunkline.core.settings import Settings
+from trunkline.gateway.settings import GatewaySettings
 from trunkline.log.client import Log, SyncLog
 from trunkline.spark.options import Options
 from trunkline.spark.session import SOURCES
@@ -111,3 +112,18 @@ def test_the_decoder_of_the_page_reads_the_golden_batches(golden: Path) -> None:
         for message in content["messages"]
     ]
     assert list(names["messages"](row)) == expected
+
+
+def test_every_setting_of_the_gateway_is_described() -> None:
+    text = "".join(page.read_text("utf-8") for page in REFERENCE.glob("*.md"))
+    for name in GatewaySettings.model_fields:
+        assert f"`TRUNKLINE_{name.upper()}`" in text, name
+
+
+def test_every_code_with_which_a_websocket_is_closed_is_described() -> None:
+    page = (REFERENCE / "graphql.md").read_text("utf-8")
+    code = (ROOT / "src" / "trunkline" / "gateway" / "websocket.py").read_text("utf-8")
+    codes = set(re.findall(r"(?:[Cc]lose\(|_end_after\([^,]+, )(\d{4})", code))
+    assert {"1001", "4408"} <= codes
+    for number in codes:
+        assert f"| {number} |" in page, number

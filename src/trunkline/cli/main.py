@@ -31,11 +31,13 @@ from trunkline.cli import (
     doctor,
     kv,
     kv_parade,
+    live,
     log,
     log_append,
     log_groups,
     log_read,
     log_upkeep,
+    serve,
     spark,
     spark_archive,
     spark_bench,
@@ -61,6 +63,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 up.add_to(app)
+serve.add_to(app)
 doctor.add_to(app)
 demo.add_to(app)
 app.add_typer(db.app, name="db")
@@ -79,6 +82,7 @@ for part in (
     broker_bench,
 ):
     part.add_to(broker.app)
+app.add_typer(live.app, name="live")
 app.add_typer(tube.app, name="tube")
 tube_run.add_to(tube.app)
 app.add_typer(kv.app, name="kv")

@@ -84,7 +84,8 @@ class Settings(BaseSettings):
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             name = "_".join(str(part) for part in first["loc"]).upper()
-            raise BadRequest(f"TRUNKLINE_{name}: {first['msg']}.") from None
+            said = first["msg"].removeprefix("Value error, ")
+            raise BadRequest(f"TRUNKLINE_{name}: {said}.") from None
 
 
 def find_dsn(settings: Settings, dsn: str | None = None) -> str | None:

@@ -1,0 +1,79 @@
+"""``trunkline serve``: everything over HTTP."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from trunkline.cli.invocation import Invocation, command, flag, run_async
+from trunkline.cli.stopping import until_told
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the tree."""
+    command(app, example="trunkline serve --port 8080 --cors https://shop.example")(serve)
+
+
+def serve(
+    invocation: Invocation,
+    host: Annotated[str, typer.Option(metavar="HOST", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="Which port; 0: any.")
+    ] = 8080,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="Pages from there may ask; may be given again."),
+    ] = None,
+    insecure: Annotated[
+        bool,
+        flag("--insecure", help="For trying: without a token everyone acts as the connection."),
+    ] = False,
+    with_services: Annotated[
+        bool,
+        flag("--with-services/--no-services", help="Run the background services too, as up does."),
+    ] = True,
+) -> None:
+    """Serve everything over HTTP, live tables over GraphQL too, until told to stop."""
+    from trunkline.core.errors import BadRequest
+
+    try:
+        import trunkline.gateway.server  # noqa: F401
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("trunkline"):
+            raise
+        raise BadRequest(
+            f'the gateway needs the package "{error.name}".',
+            hint="Run: pip install 'trunkline[gateway]'",
+        ) from None
+    options = {"host": host, "port": port, "cors": cors or [], "insecure": insecure}
+    run_async(until_told(partial(_serve, invocation, options, with_services)))
+
+
+async def _serve(
+    invocation: Invocation, options: dict[str, Any], with_services: bool, stop: asyncio.Event
+) -> None:
+    from trunkline.core import telemetry
+    from trunkline.core.service import Supervisor
+    from trunkline.gateway.server import check, serve
+    from trunkline.gateway.settings import GatewaySettings
+
+    settings = GatewaySettings.from_environment()
+    check(settings, insecure=options["insecure"], cors=options["cors"])
+    async with AsyncExitStack() as stack:
+        platform = await stack.enter_async_context(invocation.platform())
+        telemetry.configure(settings.log_level)
+        logger = telemetry.get_logger("trunkline.serve")
+        gateway, address = await stack.enter_async_context(serve(platform, settings, **options))
+        services = platform.services() if with_services else []
+        if options["insecure"]:
+            logger.warning("insecure", meaning="whoever reaches it acts as the gateway does")
+        typer.echo(address)
+        logger.info("serving", address=address, services=[service.name for service in services])
+        if services:
+            await Supervisor(services).run(stop)
+        else:
+            await stop.wait()
+        logger.info("stopping", streams=len(gateway.feeds))
+    logger.info("stopped")

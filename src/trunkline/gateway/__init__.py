@@ -1,0 +1,1 @@
+"""HTTP, server-sent events, WebSocket and GraphQL over the clients of `trunkline.platform`."""

@@ -1,0 +1,70 @@
+"""The application: routes, errors, and what says how it stands."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from starlette.middleware.cors import CORSMiddleware
+
+from trunkline.core import telemetry
+from trunkline.core.errors import TrunklineError, Unavailable
+from trunkline.gateway import graphql, live, problems, rest
+from trunkline.version import __version__
+
+if TYPE_CHECKING:
+    from trunkline.gateway.gateway import Gateway
+
+_ANSWER_WITHIN = 3.0  # seconds for the database when somebody asks whether all is well
+
+router = APIRouter(tags=["state"])
+
+
+def make_app(gateway: Gateway) -> FastAPI:
+    """The application over a gateway."""
+    app = FastAPI(
+        title="Trunkline",
+        version=__version__,
+        description="Events, topics, tubes, keys and live tables of one Postgres.",
+    )
+    app.state.gateway = gateway
+    rest.add_to(app, gateway)
+    if gateway.cors:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(gateway.cors),
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=[
+                "Authorization",
+                "Content-Type",
+                "If-Match",
+                "If-None-Match",
+                "Last-Event-ID",
+            ],
+            expose_headers=["ETag", "Trunkline-Expires-At"],
+        )
+    problems.add_to(app)
+    for part in (router, live.router, graphql.router):
+        app.include_router(part)
+    return app
+
+
+@router.get("/healthz", summary="Whether it can serve")
+async def healthz(request: Request) -> dict[str, str]:
+    """200 while the database answers."""
+    gateway: Gateway = request.app.state.gateway
+    try:
+        async with asyncio.timeout(_ANSWER_WITHIN):
+            await gateway.platform.broker.head()
+    except TimeoutError:
+        raise Unavailable("the database does not answer.") from None
+    except TrunklineError as error:
+        raise Unavailable(f"the database does not serve: {error.message}") from None
+    return {"status": "ok"}
+
+
+@router.get("/metrics", summary="Figures for Prometheus", response_class=Response)
+async def metrics() -> Response:
+    """In Prometheus' text format."""
+    return Response(telemetry.default.render(), media_type="text/plain; version=0.0.4")

@@ -1,0 +1,232 @@
+"""``/v1/broker/groups`` and ``/v1/broker/dead``: what waits for groups, and what failed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from uuid import uuid4
+
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import Field
+
+from trunkline.broker import calls, handler_calls
+from trunkline.core import lease
+from trunkline.core.errors import Conflict, Invalid
+from trunkline.gateway.bodies import Body, Number, start
+from trunkline.gateway.callers import Caller, Me  # noqa: TC001 - read by FastAPI
+from trunkline.gateway.rendering import Answer, page, row, rows
+
+router = APIRouter(prefix="/v1/broker", tags=["broker"])
+
+Group = Annotated[str, Path(description="The group.", examples=["billing"])]
+Letter = Annotated[int, Path(description="The number of the dead letter.")]
+SomeGroup = Annotated[str | None, Query(description="None: all.")]
+
+
+class GroupSettings(Body):
+    """How a group shares its work."""
+
+    lanes: Annotated[int | None, Field(ge=1, le=64, description="None: as it is.")] = None
+
+
+class Read(Body):
+    """Which events are read."""
+
+    handler: str = ""
+    lane: Annotated[int | None, Field(description="None: all.")] = None
+    from_delivery: Annotated[Number | None, Field(description="None: after what is done.")] = None
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
+
+
+class Commit(Body):
+    """What is done."""
+
+    lane: int
+    up_to: Annotated[Number, Field(description="The last delivery that is done.")]
+    handler: str = ""
+    epoch: Annotated[
+        Number | None, Field(description="Of one who has joined; none: nobody may have the lane.")
+    ] = None
+
+
+class Seek(Body):
+    """Where a handler goes on: ``to``, or at the event with a position."""
+
+    to: Annotated[str | None, Field(description="earliest, latest, a delivery or a time.")] = None
+    position: Number | None = None
+    handler: str = ""
+    lane: Annotated[int | None, Field(description="None: all.")] = None
+
+
+class Letters(Body):
+    """All dead letters of a handler."""
+
+    group: str
+    handler: str
+
+
+@router.get("/groups", summary="The groups")
+async def groups(me: Me) -> Response:
+    """Lanes, subscriptions, handlers, and what waits in them."""
+    return Answer(rows(await me.run(calls.groups())))
+
+
+@router.put("/groups/{group}", summary="Make a group")
+async def put_group(me: Me, group: Group, settings: GroupSettings | None = None) -> Response:
+    """Or choose its lanes."""
+    await me.run(calls.group(group, lanes=None if settings is None else settings.lanes))
+    found = [each for each in await me.run(calls.groups()) if each.group_name == group]
+    return Answer(row(found[0]) if found else None)
+
+
+@router.delete("/groups/{group}", summary="Delete a group", status_code=204)
+async def delete_group(me: Me, group: Group) -> Response:
+    """With its subscriptions, handlers, positions and dead letters."""
+    await me.run(calls.group_delete(group))
+    return Response(status_code=204)
+
+
+@router.delete("/groups/{group}/handlers/{handler}", summary="Delete a handler", status_code=204)
+async def delete_handler(me: Me, group: Group, handler: str) -> Response:
+    """One that nobody will run again, with its positions and dead letters."""
+    await me.run(handler_calls.handler_delete(group, handler))
+    return Response(status_code=204)
+
+
+@router.get("/lag", summary="How far handlers are behind")
+async def lag(me: Me, group: SomeGroup = None) -> Response:
+    """Lane by lane: what waits, since when, what failed, who works on it."""
+    return Answer(rows(await me.run(calls.lag(group))))
+
+
+@router.get("/groups/{group}/events", summary="Look at what waits")
+async def peek(
+    me: Me,
+    group: Group,
+    handler: str = "",
+    lane: Annotated[int | None, Query(description="None: all.")] = None,
+    from_: Annotated[int | None, Query(alias="from", description="The first delivery.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+) -> Response:
+    """Events that wait for a handler; nothing is taken, and nobody registered."""
+    return await _read(
+        me, group, handler=handler, lane=lane, from_position=from_, max_events=limit, peek=True
+    )
+
+
+@router.post("/groups/{group}/read", summary="Read what waits")
+async def read(me: Me, group: Group, what: Read | None = None) -> Response:
+    """As looking; the first time also registers the handler, so that nothing leaves before it
+    was read. Commit what is done: until then the same events come again.
+    """
+    asked = what or Read()
+    return await _read(
+        me,
+        group,
+        handler=asked.handler,
+        lane=asked.lane,
+        from_position=asked.from_delivery,
+        max_events=asked.limit,
+    )
+
+
+async def _read(me: Caller, group: str, **asked: Any) -> Response:
+    call = calls.read(group, **asked)
+    return Answer({"events": rows(await me.run(replace(call, json_text=True)))})
+
+
+@router.post("/groups/{group}/commit", summary="Say what is done", status_code=204)
+async def commit(me: Me, group: Group, what: Commit) -> Response:
+    """Everything of a lane up to a delivery; 409 while a worker has the lane, 423 with its epoch
+    over.
+    """
+    place = (group, what.handler, what.lane)
+    if what.epoch is not None:
+        await me.run(handler_calls.commit(*place, what.epoch, what.up_to))
+        return Response(status_code=204)
+    process = uuid4()
+    async with me.db.transaction() as on:
+        await me.db.run(lease.renew(process, lease.default_name()), on=on)
+        shares = await me.db.run(handler_calls.join(group, what.handler, process), on=on)
+        mine = {share.lane: share.epoch for share in shares}
+        if what.lane not in mine:
+            raise Conflict(
+                f'lane {what.lane} of group "{group}" is in the hands of a worker, or not there.',
+                hint="GET /v1/broker/lag tells.",
+            )
+        done = handler_calls.commit(*place, mine[what.lane], what.up_to)
+        await me.db.run(done, on=on)
+        await me.db.run(lease.end(process), on=on)
+    return Response(status_code=204)
+
+
+@router.post("/groups/{group}/seek", summary="Move a handler")
+async def seek(me: Me, group: Group, where: Seek) -> Response:
+    """Workers that run go on from there; answers the delivery it stands behind, by lane."""
+    if (where.to is None) == (where.position is None):
+        raise Invalid("say where to: to or position, one of them.")
+    place: dict[str, Any] = {"at_position": where.position}
+    if where.to is not None:
+        place = _place(where.to)
+    moved = await me.run(calls.seek(group, handler=where.handler, lane=where.lane, **place))
+    return Answer([{"lane": lane, "up_to": str(up_to)} for lane, up_to in moved.items()])
+
+
+def _place(text: str) -> dict[str, Any]:
+    found = start(text, name="to", words=("earliest", "latest"))
+    if found == "earliest":
+        return {"up_to": 0}
+    if found == "latest":
+        return {"at_time": datetime.max.replace(tzinfo=UTC)}
+    if isinstance(found, int):
+        if found < 1:
+            raise Invalid(f"to: deliveries begin at 1, got {found}.")
+        return {"up_to": found - 1}
+    return {"at_time": found}
+
+
+@router.get("/dead", summary="Dead letters")
+async def dead(
+    me: Me,
+    group: SomeGroup = None,
+    handler: SomeGroup = None,
+    after: Annotated[int, Query(description="Those after this one.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+) -> Response:
+    """Events that handlers failed with for good, and the number to go on after."""
+    found = await me.run(handler_calls.dead_list(group, handler=handler))
+    letters, more = page(found, "retry", after=after, limit=limit)
+    return Answer({"letters": letters, "next": more})
+
+
+@router.get("/dead/{letter}", summary="A dead letter")
+async def show_dead(me: Me, letter: Letter) -> Response:
+    """The event, and the error of every attempt."""
+    return Answer(row(await me.run(handler_calls.dead_show(letter))))
+
+
+@router.post("/dead/{letter}/retry", summary="Try a dead letter once more")
+async def retry_one(me: Me, letter: Letter) -> Response:
+    """Answers how many are tried."""
+    return Answer({"letters": await me.run(handler_calls.dead_retry(letter))})
+
+
+@router.delete("/dead/{letter}", summary="Give a dead letter up")
+async def discard_one(me: Me, letter: Letter) -> Response:
+    """What waited behind it goes on; answers how many are given up."""
+    return Answer({"letters": await me.run(handler_calls.dead_discard(letter))})
+
+
+@router.post("/dead/retry", summary="Try dead letters once more")
+async def retry_all(me: Me, which: Letters) -> Response:
+    """All of a handler; answers how many."""
+    call = handler_calls.dead_retry(group_name=which.group, handler=which.handler)
+    return Answer({"letters": await me.run(call)})
+
+
+@router.post("/dead/discard", summary="Give dead letters up")
+async def discard_all(me: Me, which: Letters) -> Response:
+    """All of a handler; answers how many."""
+    call = handler_calls.dead_discard(group_name=which.group, handler=which.handler)
+    return Answer({"letters": await me.run(call)})

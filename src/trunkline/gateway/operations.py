@@ -1,0 +1,183 @@
+"""One operation of GraphQL: read, checked against the schema and the limits, and run."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from graphql import (
+    DocumentNode,
+    ExecutionResult,
+    GraphQLError,
+    GraphQLSchema,
+    OperationType,
+    execute,
+    get_operation_ast,
+    parse,
+    subscribe,
+    validate,
+)
+
+from trunkline.core.errors import BadRequest, Invalid
+from trunkline.gateway.problems import formatted
+from trunkline.gateway.selection import measure
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from trunkline.gateway.subscribing import Asking
+
+MOST_TOKENS = 5_000
+MOST_COPIES = 200
+DEEPEST = 20  # what asks for the whole schema is 13 deep
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a client sent."""
+
+    query: str
+    variables: dict[str, Any] | None = None
+    name: str | None = None
+
+    @classmethod
+    def parse(cls, given: Any) -> Operation:
+        """From the JSON object of a request; raises `BadRequest`."""
+        if not isinstance(given, dict):
+            raise BadRequest("a request of GraphQL is a JSON object.", hint=_EXPECTED)
+        query, name = given.get("query"), given.get("operationName")
+        variables = given.get("variables")
+        if not isinstance(query, str) or not query.strip():
+            raise BadRequest("the request has no query.", hint=_EXPECTED)
+        if not isinstance(variables, dict | None) or not isinstance(name, str | None):
+            raise BadRequest("variables is an object, operationName a text.", hint=_EXPECTED)
+        return cls(query, variables, name)
+
+    @classmethod
+    def from_query(cls, given: Mapping[str, str]) -> Operation:
+        """From the query string of a GET."""
+        variables = read_json(given["variables"], "variables") if "variables" in given else None
+        return cls.parse(
+            {
+                "query": given.get("query"),
+                "variables": variables,
+                "operationName": given.get("operationName"),
+            }
+        )
+
+
+_EXPECTED = 'Expected: {"query": "...", "variables": {...}, "operationName": "..."}.'
+
+
+class Refused(Exception):
+    """An operation that is not run, with the errors of GraphQL."""
+
+    def __init__(self, errors: list[GraphQLError]):
+        super().__init__(errors[0].message)
+        self.errors = errors
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An operation that fits a schema."""
+
+    schema: GraphQLSchema
+    document: DocumentNode
+    operation: Operation
+    subscribes: bool
+
+
+async def prepare(asking: Asking, operation: Operation) -> Prepared:
+    """Read and check an operation; raises `Refused`."""
+    document = _read(operation.query)
+    schema = await asking.gateway.schema()
+    errors = validate(schema, document)
+    if errors:  # perhaps of a table that became live just now
+        schema = await asking.gateway.schema(again=True)
+        errors = validate(schema, document)
+    if errors:
+        raise Refused(errors)
+    chosen = get_operation_ast(document, operation.name)
+    if chosen is None:
+        raise _refused("operationName names no operation, or several could be meant.")
+    return Prepared(schema, document, operation, chosen.operation is OperationType.SUBSCRIPTION)
+
+
+def _read(query: str) -> DocumentNode:
+    """Parse a query, and measure it before anything else looks at it."""
+    try:
+        document = parse(query, max_tokens=MOST_TOKENS)
+    except GraphQLError as error:
+        raise Refused([error]) from None
+    size = measure(document)
+    if size.depth > DEEPEST:
+        raise _refused(f"the query is {size.depth} fields deep, {DEEPEST} are allowed.")
+    if size.copies > MOST_COPIES:
+        raise _refused(
+            f"the query has {size.copies} aliases, repeated fields and fragments, "
+            f"{MOST_COPIES} are allowed."
+        )
+    return document
+
+
+def _refused(message: str) -> Refused:
+    return Refused([GraphQLError(message)])
+
+
+async def run(asking: Asking, prepared: Prepared) -> ExecutionResult:
+    """Run a query."""
+    answer = execute(
+        prepared.schema,
+        prepared.document,
+        context_value=asking,
+        variable_values=prepared.operation.variables,
+        operation_name=prepared.operation.name,
+    )
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def begin(asking: Asking, prepared: Prepared) -> AsyncGenerator[ExecutionResult, None]:
+    """Begin a subscription; raises `Refused`. Whoever has it closes it."""
+    answer = subscribe(
+        prepared.schema,
+        prepared.document,
+        context_value=asking,
+        variable_values=prepared.operation.variables,
+        operation_name=prepared.operation.name,
+    )
+    results = await answer if inspect.isawaitable(answer) else answer
+    if isinstance(results, ExecutionResult):
+        raise Refused(results.errors or [GraphQLError("the subscription failed.")])
+    return cast("AsyncGenerator[ExecutionResult, None]", results)
+
+
+def as_json(result: ExecutionResult) -> dict[str, Any]:
+    """A result as it is sent."""
+    told: dict[str, Any] = {}
+    if result.errors:
+        told["errors"] = [formatted(error) for error in result.errors]
+    return {**told, "data": result.data}
+
+
+def failures(error: Exception) -> list[dict[str, Any]]:
+    """What ended a subscription, or refused it, as errors of GraphQL."""
+    if isinstance(error, Refused):
+        return [formatted(each) for each in error.errors]
+    return [formatted(GraphQLError(str(error), original_error=error))]
+
+
+def read_json(text: str, name: str) -> Any:
+    """A value of JSON; raises `Invalid`."""
+    try:
+        value = json.loads(text, parse_constant=_no_number)
+        if "\\ud" in text.lower():  # half a character cannot be sent anywhere
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"{name} is not JSON: {str(error)[:200]}.") from None
+    return value
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number")

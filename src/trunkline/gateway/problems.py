@@ -1,0 +1,122 @@
+"""What becomes of errors: RFC 9457 problems, and the errors of GraphQL. The one table of statuses.
+
+The tail of a code is its status: ``TL404`` is 404. What has no code of ours is 500, is written to
+the log, and tells the client nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from fastapi.exceptions import RequestValidationError
+from graphql import GraphQLError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from trunkline.core import telemetry
+from trunkline.core.errors import DatabaseError, TrunklineError, Unavailable
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.requests import Request
+
+logger = telemetry.get_logger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+
+_INTERNAL = "Something went wrong here; the log of the server says what."
+
+
+class Unauthenticated(TrunklineError):
+    """Nobody knows who asks: there is no token, or it is not valid."""
+
+    code = "TL401"
+
+
+class UnsupportedBody(TrunklineError):
+    """What was sent is of a kind that is not understood here."""
+
+    code = "TL415"
+
+
+class Full(Unavailable):
+    """As many streams are open as this process serves."""
+
+
+def problem(error: Exception) -> dict[str, Any]:
+    """An error as the members of a problem."""
+    if not isinstance(error, TrunklineError) or isinstance(error, DatabaseError):
+        logger.error("request failed", error=error, exc_info=error)
+        return {"type": "about:blank", "title": "Internal Server Error", "status": 500} | {
+            "detail": _INTERNAL,
+            "code": "TL500",
+        }
+    told = {
+        "type": f"urn:trunkline:{error.code}",
+        "title": (inspect.getdoc(type(error)) or "").splitlines()[0].rstrip("."),
+        "status": int(error.code[2:]),
+        "detail": telemetry.redact(error.message),
+        "code": error.code,
+    }
+    if error.hint:
+        told["hint"] = telemetry.redact(error.hint)
+    return {**error.details, **told}
+
+
+def respond(error: Exception) -> JSONResponse:
+    """An error as the answer to a request."""
+    told = problem(error)
+    headers = {"WWW-Authenticate": "Bearer"} if told["status"] == 401 else None
+    return JSONResponse(told, told["status"], headers, MEDIA_TYPE)
+
+
+def formatted(error: GraphQLError) -> dict[str, Any]:
+    """An error of GraphQL; what was raised by us has its code and its hint as extensions."""
+    cause = error.original_error
+    while isinstance(cause, GraphQLError):
+        cause = cause.original_error
+    if cause is None:
+        return dict(error.formatted)
+    told = problem(cause)
+    kept = {name: value for name, value in told.items() if name not in {"type", "title", "detail"}}
+    return {**error.formatted, "message": told["detail"], "extensions": kept}
+
+
+def add_to(app: FastAPI) -> None:
+    """Let every error of a request be answered as a problem."""
+
+    async def ours(_request: Request, error: Exception) -> JSONResponse:
+        return respond(error)
+
+    async def of_http(_request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        told = {
+            "type": "about:blank",
+            "title": HTTPStatus(error.status_code).phrase,
+            "status": error.status_code,
+            "detail": error.detail,
+        }
+        return JSONResponse(told, error.status_code, error.headers, MEDIA_TYPE)
+
+    async def of_arguments(_request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        where, message = first["loc"][1:], first.get("ctx", {}).get("error", first["msg"])
+        if first["type"] == "json_invalid":
+            where, message = (), f"it is not JSON: {message}"
+        name = ".".join(str(part) for part in where) or first["loc"][0]
+        told = {
+            "type": "urn:trunkline:TL422",
+            "title": "A value is out of its range",
+            "status": 422,
+            "detail": f"{name}: {message}".rstrip(".") + ".",
+            "code": "TL422",
+        }
+        return JSONResponse(told, 422, None, MEDIA_TYPE)
+
+    app.add_exception_handler(TrunklineError, ours)
+    app.add_exception_handler(HTTPException, of_http)
+    app.add_exception_handler(RequestValidationError, of_arguments)
+    app.add_exception_handler(Exception, ours)

@@ -1,0 +1,120 @@
+"""Values as JSON: numbers that do not fit a double are texts, and JSON of users stays as it is."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from operator import attrgetter
+from typing import Any
+from uuid import UUID
+
+from starlette.responses import Response
+
+from trunkline.core import durations
+from trunkline.core.unread import JsonText
+
+# Offsets, positions and ids; counts stay numbers, whatever they are called.
+_WIDE = frozenset(
+    {
+        "archived_first",
+        "archived_last",
+        "backfill",
+        "backfill_up_to",
+        "delivery",
+        "entry",
+        "error_position",
+        "event_id",
+        "event_position",
+        "first_offset",
+        "from_position",
+        "head",
+        "last_offset",
+        "live_up_to",
+        "matched_up_to",
+        "offset",
+        "position",
+        "retry",
+        "retention_bytes",
+        "subscription",
+        "trimmed_to",
+        "up_to",
+        "webhook",
+    }
+)
+
+
+def row(thing: Any, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The fields of a value of ours by name, with numbers that may be large as texts."""
+    names = (field.name for field in fields(thing))
+    return {name: _wide(name, getattr(thing, name)) for name in names if name not in without}
+
+
+def rows(things: Any, *, without: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """Many of them."""
+    return [row(thing, without=without) for thing in things]
+
+
+def page(things: Iterable[Any], number: str, *, after: int, limit: int) -> tuple[list[Any], Any]:
+    """Those whose number comes next, and the number to go on after; None: that is all."""
+    left = [thing for thing in things if getattr(thing, number) > after]
+    shown = sorted(left, key=attrgetter(number))[:limit]
+    return rows(shown), str(getattr(shown[-1], number)) if len(shown) < len(left) else None
+
+
+def _wide(name: str, value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool) and name in _WIDE:
+        return str(value)
+    if isinstance(value, list) and all(isinstance(item, int) for item in value):
+        return [str(item) for item in value]  # all lists of numbers are of ids
+    return value
+
+
+def written(value: Any) -> str:
+    """A value as JSON; `JsonText` goes in as it is, a `Decimal` with all its digits."""
+    if isinstance(value, JsonText):
+        return value
+    if isinstance(value, Mapping):
+        pairs = (f"{json.dumps(str(name))}: {written(item)}" for name, item in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(written, value))}]"
+    if isinstance(value, Decimal):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return content(value)
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, timedelta):
+        return durations.told(value)
+    if isinstance(value, UUID):
+        return str(value)
+    if is_dataclass(value):
+        return row(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def content(value: bytes | None) -> str | dict[str, str] | None:
+    """Bytes of a message: the text that they are, or ``{"base64": ...}``."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode()}
+
+
+class Answer(Response):
+    """A value as the answer to a request."""
+
+    media_type = "application/json"
+
+    def __init__(self, value: Any, status: int = 200, headers: dict[str, str] | None = None):
+        super().__init__(written(value), status, {"Cache-Control": "no-store", **(headers or {})})

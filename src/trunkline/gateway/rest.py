@@ -1,0 +1,30 @@
+"""The REST face of log, broker, tube and kv: their routes, and what these share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trunkline.gateway import (
+    broker,
+    broker_groups,
+    broker_subscriptions,
+    kv,
+    log,
+    tube,
+    webhooks,
+)
+from trunkline.gateway.bodies import BodyLimit
+from trunkline.gateway.callers import Callers
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from trunkline.gateway.gateway import Gateway
+
+
+def add_to(app: FastAPI, gateway: Gateway) -> None:
+    """Add the routes to the application."""
+    app.state.callers = Callers(gateway)
+    app.add_middleware(BodyLimit, most=gateway.settings.gateway_body_bytes)
+    for part in (log, broker, broker_groups, broker_subscriptions, webhooks, tube, kv):
+        app.include_router(part.router)

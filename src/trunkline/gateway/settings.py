@@ -1,0 +1,88 @@
+"""What the environment says about the gateway."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, field_validator
+from pydantic_settings import NoDecode
+
+from trunkline.core.errors import BadRequest
+from trunkline.core.settings import Settings
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+_SETTING = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
+
+
+class GatewaySettings(Settings):
+    """Who may ask, and for how much; each as ``TRUNKLINE_<NAME>``."""
+
+    jwt_secret: str | None = Field(default=None, repr=False)
+    jwt_public_key: str | None = None
+    jwt_audience: str | None = None
+    jwt_issuer: str | None = None
+    jwt_role_claim: str = "role"
+    jwt_settings: Annotated[dict[str, str], NoDecode] = Field(default_factory=dict)
+    """Claims by the settings that policies read: ``app.org_id=org,app.user=sub``."""
+    anonymous_role: str | None = None
+    gateway_streams: int = Field(default=10_000, ge=1)
+    gateway_streams_per_connection: int = Field(default=100, ge=1)
+    gateway_body_bytes: int = Field(default=8 << 20, ge=1024)
+    gateway_request_seconds: float = Field(default=30, gt=0, le=3600)
+
+    @field_validator("jwt_secret")
+    @classmethod
+    def _long_enough(cls, secret: str | None) -> str | None:
+        if secret is not None and len(secret.encode()) < 32:
+            raise ValueError("a secret for HS256 has 32 bytes or more")
+        return secret
+
+    @field_validator("jwt_settings", mode="before")
+    @classmethod
+    def _pairs(cls, given: Any) -> Any:
+        if not isinstance(given, str):
+            return given
+        pairs = [part.partition("=") for part in given.split(",") if part.strip()]
+        if not all(equals and claim.strip() for _, equals, claim in pairs):
+            raise ValueError("expected settings and their claims, such as app.org_id=org")
+        return {name.strip(): claim.strip() for name, _, claim in pairs}
+
+    @field_validator("jwt_settings")
+    @classmethod
+    def _settings_with_a_prefix(cls, names: dict[str, str]) -> dict[str, str]:
+        for name in names:
+            ours = name.lower().startswith(("request.jwt.", "trunkline."))
+            if not _SETTING.fullmatch(name) or ours:
+                raise ValueError(f'"{name}" is no setting of an application, such as app.org_id')
+        return names
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Read the environment; a value that makes no sense is a `BadRequest` with its name."""
+        found = cls.load()
+        assert isinstance(found, cls)
+        return found
+
+    @property
+    def public_key(self) -> str | None:
+        """The key as PEM, read from its file where a path is given."""
+        key = self.jwt_public_key
+        if key is None or key.lstrip().startswith("-----BEGIN"):
+            return key
+        try:
+            return Path(key).read_text("ascii")
+        except (OSError, ValueError) as error:
+            raise BadRequest(
+                f"TRUNKLINE_JWT_PUBLIC_KEY: the file cannot be read: {error}.",
+                hint="Give a public key as PEM, or the path of a file with one.",
+            ) from None
+
+    @property
+    def open_to_somebody(self) -> bool:
+        """Whether there is anybody who may ask at all."""
+        return bool(self.jwt_secret or self.jwt_public_key or self.anonymous_role)
