@@ -131,7 +131,7 @@ class EventStream:
         """Begin: what is published from now on is seen. Checks the condition."""
         if self._place is None:
             await self._db.run(calls.scan(self._condition, self._params))
-            self._place = await self._end()
+            self._place = await present_end(self._db)
 
     async def close(self) -> None:
         """End; whoever loops over it stops after the event at hand.
@@ -193,7 +193,7 @@ class EventStream:
         try:
             rows = await self._scan(self._place)
         except PositionTrimmed as error:
-            self._place = await self._patiently(self._end)
+            self._place = await self._patiently(lambda: present_end(self._db))
             return Reset(self._place.token, error.message)
         except Unavailable:
             if not self._closed:
@@ -214,22 +214,27 @@ class EventStream:
         return await self._patiently(lambda: self._db.run(call))
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """An answer, however long it takes the server to be there."""
-        waits = Backoff(first=0.1, longest=5.0)
-        while True:
-            try:
-                return await ask()
-            except Unavailable as error:
-                if self._closed:
-                    raise
-                wait = waits.next()
-                logger.warning("stream held back", error=str(error), retry_after=round(wait, 2))
-                await asyncio.sleep(wait)
+        return await patiently(ask, until=lambda: self._closed)
 
-    async def _end(self) -> Place:
-        """The present end, told by one call: a position belongs to the server that tells it."""
-        ends = await self._db.run(calls.ends())
-        return Place(ends.incarnation, ends.last_one)
+
+async def patiently(ask: Callable[[], Awaitable[T]], *, until: Callable[[], bool]) -> T:
+    """An answer, however long it takes the server to be there; ``until`` nobody waits for it."""
+    waits = Backoff(first=0.1, longest=5.0)
+    while True:
+        try:
+            return await ask()
+        except Unavailable as error:
+            if until():
+                raise
+            wait = waits.next()
+            logger.warning("stream held back", error=str(error), retry_after=round(wait, 2))
+            await asyncio.sleep(wait)
+
+
+async def present_end(db: AsyncDb) -> Place:
+    """The present end, told by one call: a position belongs to the server that tells it."""
+    ends = await db.run(calls.ends())
+    return Place(ends.incarnation, ends.last_one)
 
 
 def _found(row: Scanned, place: Place) -> tuple[Place, StreamEvent | None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trunkline.core import telemetry
 from trunkline.core.errors import NotFound, Unavailable
 from trunkline.gateway import schema
-from trunkline.gateway.auth import Authenticator, Identity, token_of
+from trunkline.gateway.auth import Authenticator
 from trunkline.gateway.feeds import Feed, Feeds
 from trunkline.gateway.roles import Roles
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from graphql import GraphQLSchema
-    from starlette.requests import HTTPConnection
 
+    from trunkline.gateway.auth import Identity
     from trunkline.gateway.settings import GatewaySettings
     from trunkline.live.models import LiveTable
     from trunkline.platform import Platform
@@ -54,10 +54,6 @@ class Gateway:
         self._tables: list[LiveTable] = []
         self._looked = 0.0
         self._looking = asyncio.Lock()
-
-    def identify(self, connection: HTTPConnection) -> Identity:
-        """Who asks, by the token alone; raises `Unauthenticated`."""
-        return self.authenticator.identify(token_of(connection))
 
     async def admit(self, token: str | None) -> Identity:
         """Who has this token, or none, and may act here; raises `Unauthenticated`."""

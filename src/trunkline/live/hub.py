@@ -16,8 +16,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from trunkline.broker import calls as broker_calls
-from trunkline.broker.stream import Place, Reset
+from trunkline.broker.stream import Place, Reset, present_end
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import (
@@ -170,11 +169,7 @@ class Hub:
 
     async def _begin(self) -> None:
         self._generation = await self._db.run(calls.enter(await self._lease.hold()))
-        self._place = await self._end()
-
-    async def _end(self) -> Place:
-        ends = await self._db.run(broker_calls.ends())
-        return Place(ends.incarnation, ends.last_one)
+        self._place = await present_end(self._db)
 
     def _admit(self) -> None:
         assert self._place is not None
@@ -224,7 +219,7 @@ class Hub:
         self._place = place
 
     async def _reset(self, reason: str) -> None:
-        self._place = await self._end()
+        self._place = await present_end(self._db)
         for member in self._members.values():
             member.reset(Reset(self._place.token, reason))
 

@@ -12,16 +12,13 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from trunkline.broker import calls as broker_calls
-from trunkline.broker.stream import Heartbeat, Place, Reset
+from trunkline.broker.stream import Heartbeat, Place, Reset, patiently, present_end
 from trunkline.core import telemetry
 from trunkline.core.acting import act_as
-from trunkline.core.backoff import Backoff
 from trunkline.core.errors import (
     Invalid,
     PositionTrimmed,
     TrunklineError,
-    Unavailable,
 )
 from trunkline.core.execution import translated
 from trunkline.live import calls
@@ -114,7 +111,7 @@ class LiveStream:
         await self._subscribe_wholly()
         try:
             if self._place is None:
-                self._place = await self._end()
+                self._place = await present_end(self._db)
             else:  # whether all is there that follows it
                 await self._db.run(self._reading(self._place, None, max_events=1))
         except BaseException:
@@ -309,21 +306,7 @@ class LiveStream:
             logger.info("live subscription not ended yet", error=str(error))
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """An answer, however long it takes the server to be there."""
-        waits = Backoff(first=0.1, longest=5.0)
-        while True:
-            try:
-                return await ask()
-            except Unavailable as error:
-                if self._closed or self._hub.closed:
-                    raise
-                wait = waits.next()
-                logger.warning("stream held back", error=str(error), retry_after=round(wait, 2))
-                await asyncio.sleep(wait)
-
-    async def _end(self) -> Place:
-        ends = await self._db.run(broker_calls.ends())
-        return Place(ends.incarnation, ends.last_one)
+        return await patiently(ask, until=lambda: self._closed or self._hub.closed)
 
     def _said(self, item: Item) -> Item:
         self._spoken = time.monotonic()
