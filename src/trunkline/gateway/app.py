@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request
 from starlette.middleware.cors import CORSMiddleware
 
-from trunkline.core import telemetry
 from trunkline.core.errors import TrunklineError, Unavailable
-from trunkline.gateway import graphql, live, problems, rest
+from trunkline.gateway import graphql, live, metrics, problems, rest
 from trunkline.version import __version__
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def make_app(gateway: Gateway) -> FastAPI:
             expose_headers=["ETag", "Trunkline-Expires-At"],
         )
     problems.add_to(app)
-    for part in (router, live.router, graphql.router):
+    for part in (router, metrics.router, live.router, graphql.router):
         app.include_router(part)
     return app
 
@@ -62,9 +61,3 @@ async def healthz(request: Request) -> dict[str, str]:
     except TrunklineError as error:
         raise Unavailable(f"the database does not serve: {error.message}") from None
     return {"status": "ok"}
-
-
-@router.get("/metrics", summary="Figures for Prometheus", response_class=Response)
-async def metrics() -> Response:
-    """In Prometheus' text format."""
-    return Response(telemetry.default.render(), media_type="text/plain; version=0.0.4")

@@ -1,0 +1,65 @@
+"""``/metrics``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client.parser import text_string_to_metric_families
+from tests.gateway.serving import EXPIRED, READER, bearer
+
+if TYPE_CHECKING:
+    from tests.gateway.serving import Web
+
+
+def samples(text: str, name: str) -> dict[tuple[str, ...], float]:
+    """The samples of a metric by the values of their labels, in the order of the names."""
+    return {
+        tuple(value for _, value in sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+async def test_how_far_groups_are_behind_is_told_by_the_names_of_kafkas_exporters(
+    web: Web, fresh: str
+) -> None:
+    log = web.platform.log
+    await log.create(fresh)
+    await log.append(fresh, ["a", "b", "c"])
+    async with log.consume(fresh, "billing", max_messages=2, start="earliest") as consumer:
+        batch = await consumer.poll(5)
+        assert batch is not None
+        await batch.commit()
+    group = ("billing", "0", fresh)
+    text = (await web.raw("GET", "/metrics", role=READER)).text
+    done = samples(text, "kafka_consumergroup_current_offset")[group]
+    assert samples(text, "kafka_consumergroup_lag")[group] == 3 - done
+    assert samples(text, "kafka_topic_partition_current_offset")["0", fresh] == 3
+    assert samples(text, "trunkline_log_appended_messages_total")[(fresh,)] == 3
+
+
+async def test_handlers_and_tubes_are_told_too(web: Web, fresh: str) -> None:
+    broker = web.platform.broker
+    await broker.subscribe(fresh, {"topic": fresh}, handler="bill")
+    await broker.publish(fresh, 1)
+    while not await broker.tick() + await broker.match():
+        pass
+    await broker.match()
+    await web.platform.tube.ensure(fresh)
+    text = (await web.raw("GET", "/metrics", role=READER)).text
+    waiting = samples(text, "trunkline_broker_waiting")
+    assert sum(value for key, value in waiting.items() if fresh in key) == 1
+    assert any(fresh in key for key in samples(text, "trunkline_tube_waiting"))
+
+
+async def test_whoever_has_no_token_or_no_right_is_told_of_the_process_alone(
+    web: Web, fresh: str
+) -> None:
+    await web.platform.log.create(fresh)
+    for role in (None, "pg_monitor"):
+        answer = await web.raw("GET", "/metrics", role=role)
+        assert answer.status_code == 200, answer.text
+        assert "kafka_" not in answer.text
+    expired = await web.raw("GET", "/metrics", role=None, headers=bearer(READER, **EXPIRED))
+    assert expired.status_code == 401
