@@ -140,3 +140,11 @@ def test_what_was_enqueued_before_a_bad_line_is_published_and_told(
     assert "2 events were published" in talk
     assert "line 3 is not JSON" in talk
     assert len(stored(dsn)) == 2
+
+
+def test_what_became_of_an_event_is_told(cli: Cli) -> None:
+    event = cli("broker", "publish", "orders", "1").rows[0]["event_id"]
+    hops = cli("why", str(event)).rows
+    assert hops[0]["hop"] == "published"
+    assert cli("why", "999999999").code == 3
+    assert cli("why", "x").code == 2

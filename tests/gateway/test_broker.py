@@ -336,3 +336,15 @@ async def test_dead_letters_are_shown_tried_again_and_given_up(web: Web, fresh: 
     every = {"group": other, "handler": ""}
     assert await web.ask("POST", "/v1/broker/dead/retry", json=every) == {"letters": 0}
     assert await web.ask("POST", "/v1/broker/dead/discard", json=every) == {"letters": 0}
+
+
+async def test_what_became_of_an_event_is_told(web: Web, fresh: str) -> None:
+    body = {"topic": fresh, "payload": 1}
+    made = await web.ask("POST", "/v1/broker/events", json=body, status=201)
+    (number,) = made["event_ids"]
+    path = f"/v1/broker/events/{number}/why"
+    hops = (await web.ask("GET", path, role=READER))["hops"]
+    assert hops[0]["hop"] == "published"
+    assert fresh in hops[0]["what"]
+    await web.refused("GET", "/v1/broker/events/999999999/why", 404)
+    await web.refused("GET", "/v1/broker/events/x/why", 422)

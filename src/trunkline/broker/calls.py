@@ -14,6 +14,7 @@ from trunkline.broker.models import (
     Event,
     Group,
     HandlerLag,
+    Hop,
     NewEvent,
     Scanned,
     Scheduled,
@@ -336,6 +337,17 @@ def groups() -> Call[list[Group]]:
 def lag(group_name: str | None = None) -> Call[list[HandlerLag]]:
     """Handlers of groups, lane by lane: what waits, since when, what failed, who works on it."""
     return Call("broker_lag", {"group_name": group_name}, many(HandlerLag), safe_to_repeat=True)
+
+
+def why(event_id: int) -> Call[list[Hop]]:
+    """What became of an event, hop by hop."""
+    return Call(
+        "broker_why",
+        {"event_id": event_id},
+        many(Hop),
+        safe_to_repeat=True,
+        types={"event_id": "bigint"},
+    )
 
 
 def read(

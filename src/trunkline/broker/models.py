@@ -91,6 +91,17 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Hop:
+    """Something that became of an event, or will."""
+
+    hop: str
+    state: str
+    """done, waits, retrying, parked, dead or failed."""
+    at: datetime | None
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class HandlerLag:
     """A lane of a handler: what waits, since when, what failed, who works on it."""
 

@@ -46,6 +46,7 @@ from trunkline.cli import (
     tube,
     tube_run,
     up,
+    why,
 )
 from trunkline.cli.invocation import Debug, Dsn, Instance, Invocation
 from trunkline.cli.output import say
@@ -65,6 +66,7 @@ app = typer.Typer(
 up.add_to(app)
 serve.add_to(app)
 doctor.add_to(app)
+why.add_to(app)
 demo.add_to(app)
 app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from trunkline.broker import calls
 from trunkline.broker.cloudevents import SINGLE, to_cloudevent
@@ -51,6 +51,12 @@ async def read(
     found = await me.run(replace(call, json_text=True))
     after = found[-1].position + 1 if found else from_
     return Answer({"events": rows(found), "next": str(after)})
+
+
+@router.get("/events/{event_id}/why", summary="What became of an event")
+async def why(me: Me, event_id: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Response:
+    """Hop by hop: published, numbered, matched, handled, posted, forwarded."""
+    return Answer({"hops": rows(await me.run(calls.why(event_id)))})
 
 
 @router.get("/ends", summary="Where reading may begin, and where it ends")

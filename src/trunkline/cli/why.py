@@ -1,0 +1,24 @@
+"""``trunkline why``: what became of an event."""
+
+from typing import Annotated
+
+import typer
+
+from trunkline.cli.invocation import Invocation, command
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the tree."""
+    command(app, example="trunkline why 1042", reads=True)(why)
+
+
+def why(
+    invocation: Invocation,
+    event: Annotated[int, typer.Argument(metavar="EVENT", help="The id of the event.")],
+) -> None:
+    """Tell what became of an event, hop by hop; exit code 3 when nothing is known of it."""
+    from trunkline.broker import calls
+
+    with invocation.session() as session:
+        hops = session.run(calls.why(event))
+    invocation.print(hops)
