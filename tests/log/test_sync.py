@@ -102,7 +102,7 @@ def public(kind: type) -> dict[str, list[str] | None]:
         (SyncBatch, Batch, set()),
         (SyncConsumer, AssignedConsumer, {"settle", "settled", "settlement", "lost", "process"}),
         (SyncProducer, Producer, {"append"}),
-        (SyncPlatform, trunkline.Platform, {"services"}),
+        (SyncPlatform, trunkline.Platform, {"services", "listener", "notifier"}),
     ],
     ids=lambda kind: getattr(kind, "__name__", ""),
 )
