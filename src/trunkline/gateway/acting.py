@@ -18,6 +18,7 @@ from trunkline.core.backoff import Backoff
 from trunkline.core.db import AsyncDb
 from trunkline.core.errors import (
     ONLY_READS,
+    BadRequest,
     DatabaseError,
     Forbidden,
     TrunklineError,
@@ -142,7 +143,8 @@ class ActingDb(AsyncDb):
         return error
 
     async def connect(self) -> psycopg.AsyncConnection[Any]:
-        raise NotImplementedError("a connection of its own would be the gateway's")
+        """Refused: a connection of its own would be the gateway's."""
+        raise BadRequest("nobody gets a connection of the gateway's own.")
 
     async def close(self) -> None:
         """Nothing: the connections are the other's."""
