@@ -19,7 +19,7 @@ ON_SERVERS := $(addprefix tests/,core log broker live tube kv upgrade plans)
 ANYWHERE := $(addprefix --ignore=tests/,$(addsuffix .py,core/test_embedded log/test_producer log/test_consumer_assigned \
   log/test_consumer_shared log/test_archived log/test_settling log/test_storing log/test_sync broker/test_app \
   broker/test_enqueue broker/test_run_handlers broker/test_unsendable broker/test_webhooks broker/test_webhook_faults \
-  broker/test_webhook_addresses tube/test_worker tube/test_downstream_worker tube/test_example kv/test_parade kv/test_puller kv/test_lives))
+  broker/test_webhook_addresses broker/test_webhook_batches broker/test_webhook_connections live/test_stream tube/test_worker tube/test_downstream_worker tube/test_example kv/test_parade kv/test_puller kv/test_lives))
 # Much of a test is waiting: two cores have time for three.
 JOBS := 3
 # PySpark comes as a source: its wheel is made here, and need not be compressed to be unpacked at once.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import FIRST_COMPLETED, wait
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -501,17 +502,16 @@ def test_many_keys_in_opposite_orders_do_not_deadlock(
         put_many(session, dict.fromkeys(names, 0))
     many = "select trunkline.kv_put_many('default', %s::text[], array_fill(%s::jsonb, array[300]))"
     for turn in range(10):
-        first = racing.later(racing.a, many, [names, str(turn)])
-        second = racing.later(racing.b, many, [names[::-1], str(-turn - 1)])
-        for session_, waiting in ((racing.a, first), (racing.b, second)):
-            try:
-                waiting.result(0.05)
-            except TimeoutError:
-                continue
-            session_.commit()
-        for session_, waiting in ((racing.a, first), (racing.b, second)):
-            waiting.result(10)
-            session_.commit()
+        under_way = {
+            racing.later(racing.a, many, [names, str(turn)]): racing.a,
+            racing.later(racing.b, many, [names[::-1], str(-turn - 1)]): racing.b,
+        }
+        while under_way:  # whoever has the keys first lets go of them first
+            done, _ = wait(under_way, timeout=10, return_when=FIRST_COMPLETED)
+            assert done
+            for put_ in done:
+                put_.result()
+                under_way.pop(put_).commit()
     assert len(set(scan(session).values())) == 1
 
 
