@@ -46,7 +46,7 @@ codecs = st.sampled_from(Codec)
 makers = st.sampled_from(
     [0, sys.maxsize]
 )  # the version of Arrow that makes the messages: any, none
-steady = settings(deadline=None, max_examples=60)
+steady = settings(deadline=None)
 
 
 @st.composite
