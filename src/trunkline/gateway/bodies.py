@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -149,23 +148,6 @@ def _of_body(error: ValidationError) -> RequestValidationError:
     return RequestValidationError(
         [{**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False)]
     )
-
-
-def read_json(raw: bytes, **how: Any) -> Any:
-    """A body as what JSON means; without NaN, Infinity and half characters."""
-    try:
-        value = json.loads(raw, parse_constant=_no_constant, **how)
-        if b"\\u" in raw:
-            json.dumps(value, ensure_ascii=False, default=str).encode()
-    except RecursionError:
-        raise Invalid("body: it has more levels than can be read.") from None
-    except ValueError as error:
-        raise Invalid(f"body: it is not JSON: {error}.") from None
-    return value
-
-
-def _no_constant(word: str) -> None:
-    raise ValueError(f"it has no {word}")
 
 
 def expected(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from trunkline.broker.handlers import condition_text
 from trunkline.broker.stream import EventStream
 from trunkline.core.calls import Call, as_json, scalar
 from trunkline.core.errors import Invalid
-from trunkline.gateway.bodies import read_json
 from trunkline.gateway.callers import Me, frame
 from trunkline.gateway.gateway import HEARTBEAT
 from trunkline.gateway.publishing import EXPECTED, new_events
+from trunkline.gateway.reading import read_json
 from trunkline.gateway.rendering import Answer, row, rows
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ async def stream(
 
     `reset` says that the history after the id is gone: what follows begins now.
     """
-    given = read_json(params.encode())
+    given = read_json(params, "params")
     if not isinstance(given, dict):
         raise Invalid("params is a JSON object.")
     if form not in (None, "cloudevents"):

@@ -17,6 +17,7 @@ from trunkline.gateway.auth import token_of
 from trunkline.gateway.gateway import HEARTBEAT
 from trunkline.gateway.operations import Operation, Refused
 from trunkline.gateway.problems import Full, UnsupportedBody
+from trunkline.gateway.reading import read_json
 from trunkline.gateway.subscribing import Asking
 from trunkline.gateway.websocket import Conversation
 
@@ -125,6 +126,6 @@ async def _body(request: Request) -> bytes:
 
 def _read(body: bytes) -> Any:
     try:
-        return operations.read_json(body.decode(), "the body")
+        return read_json(body.decode())
     except UnicodeDecodeError:
         raise BadRequest("the body is not UTF-8.") from None

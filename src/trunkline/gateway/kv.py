@@ -12,10 +12,11 @@ from pydantic import Field
 from trunkline.core import durations
 from trunkline.core.errors import Conflict, Invalid, NotFound
 from trunkline.core.unread import Unread
-from trunkline.gateway.bodies import Body, Duration, expected, read_json
+from trunkline.gateway.bodies import Body, Duration, expected
 from trunkline.gateway.callers import Me, frame
 from trunkline.gateway.gateway import HEARTBEAT
 from trunkline.gateway.kv_stream import KvItem, KvStream
+from trunkline.gateway.reading import read_json
 from trunkline.gateway.rendering import Answer, row, rows
 from trunkline.kv import calls
 

@@ -13,8 +13,8 @@ from trunkline.broker.stream import Heartbeat, Reset
 from trunkline.core.errors import Invalid, PositionTrimmed
 from trunkline.gateway import scalars, sse
 from trunkline.gateway.auth import token_of
-from trunkline.gateway.operations import read_json
 from trunkline.gateway.problems import problem
+from trunkline.gateway.reading import read_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,8 +19,9 @@ from graphql import (
     validate,
 )
 
-from trunkline.core.errors import BadRequest, Invalid
+from trunkline.core.errors import BadRequest
 from trunkline.gateway.problems import formatted
+from trunkline.gateway.reading import read_json
 from trunkline.gateway.selection import measure
 
 if TYPE_CHECKING:
@@ -166,18 +166,3 @@ def failures(error: Exception) -> list[dict[str, Any]]:
     if isinstance(error, Refused):
         return [formatted(each) for each in error.errors]
     return [formatted(GraphQLError(str(error), original_error=error))]
-
-
-def read_json(text: str, name: str) -> Any:
-    """A value of JSON; raises `Invalid`."""
-    try:
-        value = json.loads(text, parse_constant=_no_number)
-        if "\\ud" in text.lower():  # half a character cannot be sent anywhere
-            json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise Invalid(f"{name} is not JSON: {str(error)[:200]}.") from None
-    return value
-
-
-def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no number")

@@ -21,9 +21,9 @@ from trunkline.gateway.bodies import (
     check,
     expected,
     json_schema,
-    read_json,
 )
 from trunkline.gateway.problems import UnsupportedBody
+from trunkline.gateway.reading import read_json
 from trunkline.gateway.rendering import written
 
 if TYPE_CHECKING:

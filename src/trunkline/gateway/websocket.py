@@ -18,8 +18,9 @@ from trunkline.core import telemetry
 from trunkline.core.errors import Invalid, TooMany, TrunklineError
 from trunkline.gateway import operations
 from trunkline.gateway.auth import token_in, token_of
-from trunkline.gateway.operations import Operation, read_json
+from trunkline.gateway.operations import Operation
 from trunkline.gateway.problems import Unauthenticated
+from trunkline.gateway.reading import read_json
 from trunkline.gateway.sse import SEND_WITHIN
 from trunkline.gateway.subscribing import Asking
 from trunkline.gateway.writing import written
