@@ -13,7 +13,8 @@ from trunkline.broker.handlers import condition_text
 from trunkline.broker.stream import EventStream
 from trunkline.core.calls import Call, as_json, scalar
 from trunkline.core.errors import Invalid
-from trunkline.gateway.callers import Me, frame
+from trunkline.gateway import sse
+from trunkline.gateway.callers import Me  # noqa: TC001 - read by FastAPI
 from trunkline.gateway.gateway import HEARTBEAT
 from trunkline.gateway.publishing import EXPECTED, new_events
 from trunkline.gateway.reading import read_json
@@ -106,10 +107,10 @@ async def stream(
 
 def _telling(source: str | None) -> Callable[[StreamEvent], str]:
     def plain(event: StreamEvent) -> str:
-        return frame(row(event, without=("token",)), token=event.token)
+        return sse.frame(row(event, without=("token",)), token=event.token)
 
     def cloudevent(event: StreamEvent) -> str:
-        return frame(to_cloudevent(cast("Event", event), source or ""), token=event.token)
+        return sse.frame(to_cloudevent(cast("Event", event), source or ""), token=event.token)
 
     return plain if source is None else cloudevent
 

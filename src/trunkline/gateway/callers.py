@@ -13,7 +13,6 @@ from trunkline.gateway import sse
 from trunkline.gateway.acting import ActingDb
 from trunkline.gateway.auth import Identity, token_of
 from trunkline.gateway.problems import problem
-from trunkline.gateway.rendering import written
 from trunkline.log.producer import Producer
 from trunkline.log.topics import Topics
 
@@ -113,18 +112,11 @@ async def _frames(
                 if isinstance(item, Heartbeat):
                     yield f"id: {item.token}\n{sse.COMMENT}"
                 elif isinstance(item, Reset):
-                    yield frame({"reason": item.reason}, token=item.token, event="reset")
+                    yield sse.frame({"reason": item.reason}, token=item.token, event="reset")
                 else:
                     yield tell(item)
         except Exception as error:  # noqa: BLE001 - told to whoever reads
-            yield frame(problem(error), event="error")
-
-
-def frame(data: Any, *, token: str | None = None, event: str | None = None) -> str:
-    """One event; JSON has no line breaks, also where it is another's."""
-    head = f"event: {event}\n" if event else ""
-    head += f"id: {token}\n" if token else ""
-    return f"{head}data: {written(data)}\n\n"
+            yield sse.frame(problem(error), event="error")
 
 
 async def identified(request: Request) -> Caller:

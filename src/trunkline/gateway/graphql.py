@@ -98,15 +98,15 @@ async def _frames(results: AsyncGenerator[ExecutionResult, None]) -> AsyncGenera
         yield sse.COMMENT  # whoever waits for the first byte knows that it has begun
         try:
             async for result in results:
-                yield sse.frame("next", operations.as_json(result))
+                yield sse.frame(operations.as_json(result), event="next")
         except Exception as error:  # noqa: BLE001 - told to whoever subscribed
-            yield sse.frame("next", {"errors": operations.failures(error)})
-    yield sse.frame("complete")
+            yield sse.frame({"errors": operations.failures(error)}, event="next")
+    yield sse.frame(event="complete")
 
 
 async def _once(told: dict[str, Any]) -> AsyncGenerator[str, None]:
-    yield sse.frame("next", told)
-    yield sse.frame("complete")
+    yield sse.frame(told, event="next")
+    yield sse.frame(event="complete")
 
 
 def _raise_if_full(refused: Refused) -> None:

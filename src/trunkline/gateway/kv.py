@@ -12,8 +12,9 @@ from pydantic import Field
 from trunkline.core import durations
 from trunkline.core.errors import Conflict, Invalid, NotFound
 from trunkline.core.unread import Unread
+from trunkline.gateway import sse
 from trunkline.gateway.bodies import Body, Duration, expected
-from trunkline.gateway.callers import Me, frame
+from trunkline.gateway.callers import Me  # noqa: TC001 - read by FastAPI
 from trunkline.gateway.gateway import HEARTBEAT
 from trunkline.gateway.kv_stream import KvItem, KvStream
 from trunkline.gateway.reading import read_json
@@ -252,4 +253,4 @@ def _version(header: str) -> str:
 def _frame(item: KvItem) -> str:
     gone = item.change.value is None
     told = row(item.change, without=("up_to", "value", "expires_at") if gone else ("up_to",))
-    return frame(told, token=item.token, event="delete" if gone else "put")
+    return sse.frame(told, token=item.token, event="delete" if gone else "put")

@@ -89,14 +89,14 @@ async def _frames(
     async with opening as feed:
         yield f"retry: {_RETRY}\nid: {feed.token}\n\n"
         if lost is not None:
-            yield sse.frame("reset", {"reason": lost}, token=feed.token)
+            yield sse.frame({"reason": lost}, event="reset", token=feed.token)
         try:
             async with aclosing(feed.items()) as items:
                 async for item in items:
                     for text in _texts(item, telling):
                         yield text
         except Exception as error:  # noqa: BLE001 - told to whoever reads
-            yield sse.frame("error", problem(error))
+            yield sse.frame(problem(error), event="error")
 
 
 def _texts(item: LiveBatch | Heartbeat | Reset, telling: Telling) -> Iterator[str]:
@@ -104,11 +104,11 @@ def _texts(item: LiveBatch | Heartbeat | Reset, telling: Telling) -> Iterator[st
     if isinstance(item, Heartbeat):
         yield f"id: {item.token}\n{sse.COMMENT}"
     elif isinstance(item, Reset):
-        yield sse.frame("reset", {"reason": item.reason}, token=item.token)
+        yield sse.frame({"reason": item.reason}, event="reset", token=item.token)
     else:
         text = ""
         for change in item.changes:
-            text += sse.frame(change.change.value, _told(change, telling), token=change.token)
+            text += sse.frame(_told(change, telling), event=change.change.value, token=change.token)
             if len(text) > _PART:
                 yield text
                 text = ""

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from pydantic import Field
 
+from trunkline.gateway import sse
 from trunkline.gateway.appending import EXPECTED, append
 from trunkline.gateway.bodies import Body, Duration, Number, start
-from trunkline.gateway.callers import Me, frame
+from trunkline.gateway.callers import Me  # noqa: TC001 - read by FastAPI
 from trunkline.gateway.gateway import HEARTBEAT
 from trunkline.gateway.log_stream import LogItem, LogStream
 from trunkline.gateway.rendering import Answer, content, row, rows
@@ -216,4 +217,4 @@ def _told(message: Message) -> dict[str, Any]:
 
 
 def _frame(item: LogItem) -> str:
-    return frame(_told(item.message), token=item.token)
+    return sse.frame(_told(item.message), token=item.token)

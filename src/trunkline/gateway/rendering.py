@@ -1,4 +1,4 @@
-"""Values as JSON: numbers that do not fit a double are texts, and JSON of users stays as it is."""
+"""Values as JSON: ours with wide numbers as texts, JSON of users and numbers just as they are."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from json.encoder import encode_basestring
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -74,17 +75,17 @@ def _wide(name: str, value: Any) -> Any:
 
 
 def written(value: Any) -> str:
-    """A value as JSON; `JsonText` goes in as it is, a `Decimal` with all its digits."""
-    if isinstance(value, JsonText):
-        return value
+    """A value as JSON without line breaks; `JsonText` goes in as the server wrote it."""
+    if isinstance(value, str):
+        return value if isinstance(value, JsonText) else encode_basestring(value)
     if isinstance(value, Mapping):
-        pairs = (f"{json.dumps(str(name))}: {written(item)}" for name, item in value.items())
-        return f"{{{', '.join(pairs)}}}"
+        pairs = (f"{encode_basestring(str(name))}:{written(each)}" for name, each in value.items())
+        return f"{{{','.join(pairs)}}}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(written, value))}]"
+        return f"[{','.join(map(written, value))}]"
     if isinstance(value, Decimal):
         return str(value)
-    return json.dumps(value, ensure_ascii=False, default=_plain)
+    return written(row(value)) if is_dataclass(value) else _others.encode(value)
 
 
 def _plain(value: Any) -> Any:
@@ -96,9 +97,10 @@ def _plain(value: Any) -> Any:
         return durations.told(value)
     if isinstance(value, UUID):
         return str(value)
-    if is_dataclass(value):
-        return row(value)
     raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+_others = json.JSONEncoder(default=_plain)
 
 
 def content(value: bytes | None) -> str | dict[str, str] | None:

@@ -28,8 +28,8 @@ from graphql import (
 
 from trunkline.broker.stream import Place
 from trunkline.gateway import naming, scalars
+from trunkline.gateway.rendering import written
 from trunkline.gateway.subscribing import Subscribed, subscribe_to
-from trunkline.gateway.writing import written
 from trunkline.live.models import Change, Kind
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from starlette.responses import Response
 
 from trunkline.core import telemetry
-from trunkline.gateway.writing import written
+from trunkline.gateway.rendering import written
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -25,9 +25,9 @@ SEND_WITHIN = 60.0  # seconds; who reads nothing for so long is let go
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-def frame(event: str, data: Any = None, *, token: str | None = None) -> str:
-    """One event; JSON has no line breaks."""
-    head = f"event: {event}\n" + (f"id: {token}\n" if token else "")
+def frame(data: Any = None, *, event: str | None = None, token: str | None = None) -> str:
+    """One event; JSON has no line breaks, also where it is another's."""
+    head = (f"event: {event}\n" if event else "") + (f"id: {token}\n" if token else "")
     return f"{head}data: {'' if data is None else written(data)}\n\n"
 
 

@@ -21,9 +21,9 @@ from trunkline.gateway.auth import token_in, token_of
 from trunkline.gateway.operations import Operation
 from trunkline.gateway.problems import Unauthenticated
 from trunkline.gateway.reading import read_json
+from trunkline.gateway.rendering import written
 from trunkline.gateway.sse import SEND_WITHIN
 from trunkline.gateway.subscribing import Asking
-from trunkline.gateway.writing import written
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
