@@ -47,8 +47,6 @@ def module_dsn(server: AnyServer, template: str) -> Iterator[str]:
         with psycopg.connect(dsn, autocommit=True) as session:
             # Else the first append would note the new life, and hold up others until it commits.
             session.execute("select trunkline._incarnation_row()")
-            # Nothing here is about crashes, and the disk is what takes longest.
-            session.execute(f"alter database {name} set synchronous_commit = off")
         yield dsn
 
 

@@ -48,7 +48,6 @@ def session(server: AnyServer, template: str) -> Iterator[Session]:
         opened.execute("select trunkline._incarnation_row()")
         opened.execute("create sequence public.numbers")
         opened.execute("create sequence public.positions")
-        opened.execute("set synchronous_commit = off")
         yield opened
 
 

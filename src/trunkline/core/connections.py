@@ -23,6 +23,8 @@ _OUR_TERMS = (
     b" ('quote_all_identifiers', 'off'))"
     b" wanted (name, value)"
     b" where split_part(lower(current_setting(name)), ',', 1) <> value"
+    b" union all select set_config('synchronous_commit', 'on', false)"
+    b" where current_setting('synchronous_commit') = 'off'"
 )
 
 
@@ -49,8 +51,9 @@ def connect_arguments(dsn: str, *, prepare: bool, connect_timeout: float) -> dic
 
 
 async def on_our_terms_async(connection: psycopg.AsyncConnection[Any]) -> None:
-    """Whatever the defaults are: statements see what is committed, the driver can read times,
-    a backslash is a backslash, a null in a list is a null, and names come without quotes.
+    """Whatever the defaults are: statements see what is committed, commits wait for the disk, the
+    driver can read times, a backslash is a backslash, a null in a list is a null, and names come
+    without quotes.
 
     Not behind a transaction pooler, that is, where nothing is prepared: its sessions are others'
     too.

@@ -11,6 +11,7 @@ returns bigint language plpgsql security definer set search_path = pg_catalog, p
 declare
   id bigint;
 begin
+  if current_setting('synchronous_commit') = 'off' then perform trunkline._durably(); end if;
   -- the usual case in one statement: each more would cost as much as the INSERT itself, which checks its values
   if payload is not null and pg_column_size(payload) <= 65536 and deliver_at is null and subscription is null then
     insert into trunkline.event (slot, xid_space, xid, seq, topic, key, payload, metadata)

@@ -14,6 +14,7 @@ declare
   waits boolean := exists (select from unnest(deliver_ats) d (at) where d.at > now_);
   ids bigint[];
 begin
+  if current_setting('synchronous_commit') = 'off' then perform trunkline._durably(); end if;
   perform trunkline._event_check(topics, payloads, keys, metadatas, deliver_ats, subscriptions);
   perform trunkline._event_lock(topics, keys);
   ids := array(select nextval('trunkline.event_seq') from generate_series(1, n));

@@ -7,6 +7,7 @@ returns trunkline.cursor language plpgsql as $$
 declare
   moved trunkline.cursor;
 begin
+  if current_setting('synchronous_commit') = 'off' then perform trunkline._durably(); end if;
   insert into trunkline.cursor as c (slot, cursor_id, seq, up_to, state, at)
   values ((select r.current from trunkline.ring r where r.ring = 'cursor'), held.cursor_id, coalesce(held.seq, 0) + 1,
           _cursor_move.up_to, _cursor_move.state, clock_timestamp())

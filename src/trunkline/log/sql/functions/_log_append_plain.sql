@@ -4,6 +4,7 @@ create or replace function trunkline._log_append_plain(
 returns bigint language plpgsql stable as $$
 begin
   if not release_early and value_valid is null and current_setting('transaction_isolation') = 'read committed'
+     and current_setting('synchronous_commit') <> 'off'
      and trunkline._log_whole(n, codec, value_ends, payload, null, key_ends, keys, key_valid, headers) then
     return trunkline._log_append_bytes(value_ends, payload, key_ends, keys, headers);
   end if;

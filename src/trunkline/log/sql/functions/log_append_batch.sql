@@ -23,13 +23,14 @@ begin
       jsonb_build_object('n', n, 'codec', codec));
   elsif (producer_id is null) <> (producer_seq is null) then
     perform trunkline._raise('TL422', 'producer_id and producer_seq go together.');
-  elsif release_early and (trunkline._log_topic_row(topic)).early_release then
-    perform set_config('synchronous_commit', 'off', true);
   end if;
   stored := trunkline._log_store(topic, partition, n, codec, value_ends, payload, value_valid, key_ends, keys, key_valid, headers, producer_id, producer_seq);
   first_offset := stored.first_offset;
   last_offset := stored.last_offset;
   at := stored.at;
+  if release_early and (trunkline._log_topic_row(topic)).early_release then
+    perform set_config('synchronous_commit', 'off', true);
+  end if;
 end $$;
 comment on function trunkline.log_append_batch(text, int, int, int, bytea, bytea, bytea, bytea, bytea, bytea, bytea, uuid, bigint, boolean) is
   'Append a record batch that a client packed; returns the offsets of its first and last message.';

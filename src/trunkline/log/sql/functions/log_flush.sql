@@ -3,9 +3,7 @@
 create or replace function trunkline.log_flush()
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  if current_setting('synchronous_commit') = 'off' then
-    perform set_config('synchronous_commit', 'on', true);
-  end if;
+  if current_setting('synchronous_commit') = 'off' then perform trunkline._durably(); end if;
   -- only a transaction that wrote something waits for the disk; this writes to the WAL and to nothing else
   perform pg_logical_emit_message(true, 'trunkline', '');
 end $$;
