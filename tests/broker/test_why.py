@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.broker.groups import Member, match, read, subscribe
 from tests.broker.steps import publish, tick
-from tests.fixtures.asking import call, refused, writing_nothing
+from tests.fixtures.asking import ask, call, refused, writing_nothing
 
 if TYPE_CHECKING:
     from tests.fixtures.asking import Session
@@ -71,13 +71,21 @@ def test_where_it_failed_is_told_with_the_error(session: Session) -> None:
     assert "no such customer" in hops[-1][3]
 
 
-def test_forwarding_into_the_log_is_told(session: Session) -> None:
-    call(session, "log_create", topic="orders")
-    event = publish(session, "orders", 1)
+def test_forwarding_into_the_log_and_who_consumed_it_there_is_told(session: Session) -> None:
+    call(session, "log_create", topic="orders", partitions=3)
+    partition = ask(session, "select trunkline.log_partition_of('k', 3)")
+    publish(session, "orders", 0, key="k")
+    event = publish(session, "orders", 1, key="k")
     tick(session)
     assert ("forwarded", "waits") in why(session, event)
     call(session, "broker_forward", topic="orders")
-    assert ("forwarded", "done") in why(session, event)
+    hops = call(session, "broker_why", event_id=event)
+    assert hops[-1][:2] == ("forwarded", "done")
+    assert hops[-1][3].endswith(f"partition {partition}, offset 2")
+    claim = {"topic": "orders", "group_name": "lake", "partition": partition, "max_messages": 1}
+    for state in ("waits", "done"):
+        call(session, "log_claim", **claim)
+        assert why(session, event)[-1] == ("consumed", state)
 
 
 def test_an_event_that_nothing_is_known_of_is_refused(session: Session) -> None:

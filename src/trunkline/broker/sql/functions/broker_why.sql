@@ -1,4 +1,4 @@
-/* What became of an event, hop by hop: published, numbered, matched, delivered to handlers and webhooks, forwarded into the log.  state is done,
+/* What became of an event, hop by hop: published, numbered, matched, delivered to handlers and webhooks, forwarded into the log and consumed there.  state is done,
    waits, retrying, parked, dead or failed; what says it in words.  An event that has left is told of as far as retries and logs remember it.
    Looks through the rings, which takes a while where they are full.  Reads only.  TL404: nothing is known of such an event. */
 create or replace function trunkline.broker_why(event_id bigint)
@@ -12,6 +12,10 @@ declare
   place bigint;
   matched bigint := coalesce(trunkline._broker_matched(), 0);
   numbered_at timestamptz;
+  forwarded trunkline.log_topic;
+  up_to bigint;
+  into_partition int;
+  stored record;
 begin
   select d.* into due from trunkline.event_due d where d.event_id = broker_why.event_id;
   if found then
@@ -63,15 +67,27 @@ begin
       from trunkline.webhook_log l where l.event_ids @> array[broker_why.event_id] order by l.entry;
   known := known or found;
   return query
-    select 'forwarded', case when a.event_id is not null then 'failed' when c.up_to >= place then 'done' else 'waits' end, a.aside_at,
-           case when a.event_id is not null then a.error when c.up_to >= place then format('into topic %s of the log', t.topic)
-                else format('into topic %s of the log, which is at position %s', t.topic, c.up_to) end
-      from trunkline.log_topic t
-      join trunkline.cursor_key k on k.resource = trunkline._broker_forward_resource(t.topic_id)
-     cross join lateral trunkline._cursor_latest(k.cursor_id) c
-      left join trunkline.broker_forward_aside a on a.topic_id = t.topic_id and a.event_id = broker_why.event_id
-     where a.event_id is not null or t.topic = event.topic;
-  if not (known or found) then
+    select 'forwarded', 'failed', a.aside_at, a.error from trunkline.broker_forward_aside a where a.event_id = broker_why.event_id;
+  known := known or found;
+  select t.* into forwarded from trunkline.log_topic t where t.topic = event.topic and event.subscription is null;
+  if found and not exists (select from trunkline.broker_forward_aside a where a.event_id = broker_why.event_id) then
+    up_to := (select c.up_to from trunkline.cursor_key k cross join lateral trunkline._cursor_latest(k.cursor_id) c where k.resource = trunkline._broker_forward_resource(forwarded.topic_id));
+    if up_to >= place then
+      into_partition := case when forwarded.partitions = 1 then 0
+        else trunkline.log_partition_of(convert_to(coalesce(event.key, event.topic), 'UTF8'), forwarded.partitions) end;
+      stored := trunkline._broker_forwarded_place(event.topic, into_partition, broker_why.event_id, event.at);
+      return query select 'forwarded', 'done', stored.at, format('into topic %s of the log, partition %s', event.topic, into_partition) || coalesce(format(', offset %s', stored.log_offset), '; it has left');
+      return query
+        select 'consumed', case when g.up_to >= stored.log_offset then 'done' else 'waits' end, g.moved_at,
+               format('group %s, which is at offset %s', g.group_name, g.up_to)
+               || case when g.up_to >= stored.log_offset then '' when g.claims > 0 then format(', with %s', trunkline._counted(g.claims::bigint, 'claim'))
+                       when g.process is not null then format('; %s works on this partition', coalesce(nullif(g.process_name, ''), g.process::text)) else '; nobody works on this partition' end
+          from trunkline.log_groups(event.topic) g where g.partition = into_partition and stored.log_offset is not null;
+    else
+      return query select 'forwarded', 'waits', null::timestamptz, format('into topic %s of the log, which is at position %s', event.topic, up_to);
+    end if;
+  end if;
+  if not known then
     perform trunkline._raise('TL404', format('nothing is known of event %s.', coalesce(event_id::text, 'NULL')),
       'It was never published, its transaction is open or was rolled back, or it has left: see broker.retention.');
   end if;
