@@ -379,3 +379,15 @@ def test_connecting_refuses_what_no_server_can_be_asked_for(
 ) -> None:
     with pytest.raises(BadRequest):
         connect_sync(**{"dsn": dsn, **wrong})
+
+
+def test_a_forgotten_await_is_told_with_what_to_write() -> None:
+    with pytest.raises(AttributeError, match=r"tl = await connect\(\)"):
+        _ = connect().log  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match=r"async with connect\(\)"), connect():  # type: ignore[attr-defined]
+        pass
+
+
+def test_words_of_postgres_and_a_hint_are_two_sentences() -> None:
+    assert str(NotFound("there is none", hint="Make one.")) == "there is none. Make one."
+    assert str(NotFound("there is none")) == "there is none"

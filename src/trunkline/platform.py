@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from trunkline.broker.client import Broker, SyncBroker
 from trunkline.core import migrate
@@ -184,6 +184,14 @@ class Connecting:
 
     def __await__(self) -> Generator[Any, None, Platform]:
         return self._connect().__await__()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"no {name} yet: write tl = await connect(), or tl = connect_sync().")
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError("write async with connect() as tl, or with connect_sync() as tl.")
+
+    def __exit__(self, *_error: object) -> None: ...
 
     async def __aenter__(self) -> Platform:
         self._platform = await self._connect()

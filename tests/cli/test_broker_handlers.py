@@ -110,6 +110,18 @@ def test_a_module_that_cannot_be_imported_is_told_with_its_error(cli: Cli, tmp_p
     assert answer.code == 2
     assert "module unfinished cannot be imported: SyntaxError" in answer.err
     assert "should not happen" not in answer.err
+    (tmp_path / "needy.py").write_text("import nothing_of_this_name")
+    answer = cli("broker", "worker", "needy:app")
+    assert answer.code == 2
+    assert "module needy cannot be imported: ModuleNotFoundError" in answer.err
+    (tmp_path / "wrong.py").write_text(
+        "import trunkline\n"
+        "app = trunkline.App()\n"
+        "@app.on('orders', group='billing', name='bill', condition='rubbish (')\n"
+        "def bill(order): ...\n"
+    )
+    answer = cli("broker", "worker", "wrong:app")
+    assert answer.err.startswith('error: handler "bill" of "billing": ')
 
 
 def test_a_handler_that_is_declared_wrongly_is_told_as_python_tells_it(

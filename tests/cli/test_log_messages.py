@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -187,6 +188,22 @@ def test_a_group_consumes_on_from_where_it_stopped(cli: Cli, append: Append) -> 
     assert consume("--limit", "1") == ["4"]
     assert consume() == ["5", "6", "7"]
     assert consume() == []
+
+
+@pytest.mark.parametrize("form", ["--nl", "--raw"])
+def test_what_nobody_read_is_not_committed_also_when_output_is_unbuffered(
+    cli: Cli, append: Append, start: Start, dsn: str, form: str
+) -> None:
+    append("orders", "".join(f"{number} {'x' * 1000}\n" for number in range(200)))
+    reading, writing = os.pipe()
+    words = ("log", "consume", "orders", "--group", f"unread{form}", form, "--limit", "200")
+    process = start(*words, "--dsn", dsn, stdout=writing, PYTHONUNBUFFERED="1")
+    os.close(writing)
+    select.select([reading], [], [], 20)
+    os.close(reading)
+    assert answer_of(process).code == 1
+    groups = cli("log", "groups", "orders", "--group", f"unread{form}").rows
+    assert [group["up_to"] for group in groups] == [0, 0]
 
 
 def test_a_limit_takes_no_message_too_many(cli: Cli, append: Append) -> None:

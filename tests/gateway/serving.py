@@ -135,7 +135,7 @@ async def asking(dsn: str, *, insecure: bool = False, **settings: Any) -> AsyncI
             own_role = connection.info.user
         gateway = Gateway(platform, found, own_role=own_role, insecure=insecure)
         transport = httpx.ASGITransport(make_app(gateway))
-        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             yield Web(platform, gateway, client)
 
 

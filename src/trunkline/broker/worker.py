@@ -27,6 +27,7 @@ from trunkline.broker.subscription_calls import subscribe
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import (
+    Invalid,
     LeaseLost,
     NotFound,
     TrunklineError,
@@ -130,18 +131,21 @@ class HandlerWorker:
     async def _register(self, process: UUID) -> int:
         handler = self.handler
         life = await self._db.run(incarnation())
-        await self._db.run(
-            subscribe(
-                handler.group,
-                handler.condition,
-                handler.params,
-                from_position=handler.from_position,
-                from_time=handler.from_time,
-                process=process,
-                handler=handler.name,
-                ordering=handler.ordering,
-            )
+        subscribed = subscribe(
+            handler.group,
+            handler.condition,
+            handler.params,
+            from_position=handler.from_position,
+            from_time=handler.from_time,
+            process=process,
+            handler=handler.name,
+            ordering=handler.ordering,
         )
+        try:
+            await self._db.run(subscribed)
+        except Invalid as error:
+            error.message = f'handler "{handler.name}" of "{handler.group}": {error.message}'
+            raise
         self._life = life
         return await self._db.run(group(handler.group))
 

@@ -171,11 +171,12 @@ def _load(path: str) -> "App":
     sys.path.insert(0, "")
     try:
         module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise NotFound(f"there is no module {error.name}.", hint="Run it where it is.") from error
     except TrunklineError:
         raise  # it says itself what is wrong, and what to do
     except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and f"{module_name}.".startswith(f"{missing}."):
+            raise NotFound(f"there is no module {missing}.", hint="Run it where it is.") from error
         raise Invalid(
             f"module {module_name} cannot be imported: {type(error).__name__}: {error}.",
             hint="Run it again with --debug to see where.",

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -150,6 +150,7 @@ def run() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started us
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+    sys.stdout = _whole(sys.stdout)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -157,6 +158,13 @@ def run() -> None:
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     signal.signal(signal.SIGTERM, _end)
     sys.exit(main())
+
+
+def _whole(stream: TextIO) -> TextIO:
+    """A stream that writes all it is given: an unbuffered one may drop a part of it."""
+    if isinstance(stream, io.TextIOWrapper) and isinstance(stream.buffer, io.RawIOBase):
+        return io.TextIOWrapper(io.BufferedWriter(stream.detach()), line_buffering=True)
+    return stream
 
 
 def _end(number: int, _frame: FrameType | None) -> None:

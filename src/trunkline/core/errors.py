@@ -41,7 +41,10 @@ class TrunklineError(Exception):
         self.details = details or {}
 
     def __str__(self) -> str:
-        return f"{self.message} {self.hint}".strip()
+        said = self.message.strip()
+        if said and self.hint and said[-1] not in ".:!?":  # words of Postgres end without a stop
+            said += "."
+        return f"{said} {self.hint}".strip()
 
 
 class BadRequest(TrunklineError):

@@ -104,7 +104,8 @@ def check(dsn: str, *, hint: str = "Run: trunkline db install") -> None:
     with _connected(dsn) as connection:
         row = connection.execute("select to_regclass('trunkline.migration') is not null").fetchone()
         if not (row and row[0]):
-            raise SchemaMismatch("the database has no schema trunkline.", hint=hint)
+            name = connection.info.dbname
+            raise SchemaMismatch(f'the database "{name}" has no schema trunkline.', hint=hint)
 
 
 def install(dsn: str) -> Plan:

@@ -10,6 +10,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from trunkline.core.errors import TrunklineError, Unavailable
 from trunkline.gateway import graphql, live, metrics, problems, rest
+from trunkline.gateway.reception import Bodies, Heads, Neighbours
 from trunkline.version import __version__
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ def make_app(gateway: Gateway) -> FastAPI:
     )
     app.state.gateway = gateway
     rest.add_to(app, gateway)
+    app.add_middleware(Bodies, gateway=gateway)
+    app.add_middleware(Heads)
     if gateway.cors:
         app.add_middleware(
             CORSMiddleware,
@@ -43,6 +46,8 @@ def make_app(gateway: Gateway) -> FastAPI:
             ],
             expose_headers=["ETag", "Trunkline-Expires-At"],
         )
+    if gateway.insecure:
+        app.add_middleware(Neighbours, gateway=gateway)
     problems.add_to(app)
     for part in (router, metrics.router, live.router, graphql.router):
         app.include_router(part)

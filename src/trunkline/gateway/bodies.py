@@ -20,13 +20,10 @@ from pydantic import (
 )
 
 from trunkline.core import durations
-from trunkline.core.errors import Invalid, TooLarge
-from trunkline.gateway.problems import respond
+from trunkline.core.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from trunkline.log.models import Start
 
@@ -188,46 +185,3 @@ def start(text: str, *, name: str = "from", words: tuple[str, ...] = _WORDS) -> 
             hint=_EXAMPLES,
         ) from None
     return found
-
-
-class BodyLimit:
-    """Reads bodies before anybody else does, and refuses those that are too large."""
-
-    def __init__(self, app: ASGIApp, *, most: int):
-        self._app = app
-        self._most = most
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass with its body in one piece, or answer 413."""
-        if scope["type"] != "http" or scope["method"] in {"GET", "HEAD", "OPTIONS"}:
-            await self._app(scope, receive, send)
-            return
-        told = dict(scope["headers"]).get(b"content-length", b"0")
-        body, more = bytearray(), int(told) <= self._most if told.isdigit() else True
-        large = not more
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            body += message.get("body", b"")
-            large = len(body) > self._most
-            more = message.get("more_body", False) and not large
-        if large:
-            error = TooLarge(
-                f"a body has at most {self._most} bytes.",
-                hint="Send less at once, or raise TRUNKLINE_GATEWAY_BODY_BYTES.",
-                details={"limit": self._most},
-            )
-            await respond(error)(scope, receive, send)
-            return
-        await self._app(scope, _first({"type": "http.request", "body": bytes(body)}, receive), send)
-
-
-def _first(message: Message, receive: Receive) -> Receive:
-    """What gives this message, and then what there is."""
-    waiting = [message]
-
-    async def next_one() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return next_one

@@ -40,11 +40,14 @@ class Gateway:
         settings: GatewaySettings,
         *,
         own_role: str,
+        host: str = "",
         insecure: bool = False,
         cors: Iterable[str] = (),
     ):
         self.platform = platform
         self.settings = settings
+        self.host = host
+        self.insecure = insecure
         self.cors = tuple(cors)
         self.authenticator = Authenticator(settings, own_role=own_role, insecure=insecure)
         self.feeds = Feeds(settings.gateway_streams)

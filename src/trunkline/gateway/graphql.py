@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 LARGEST = 1 << 20  # bytes of a request
 
 _RESPONSE = "application/graphql-response+json"
+_UNKEPT = {"Cache-Control": "no-store"}
 
 router = APIRouter(tags=["graphql"])
 
@@ -87,10 +88,10 @@ async def _answer(request: Request, asking: Asking, operation: Operation) -> Res
         told = {"errors": operations.failures(error)}
         if not streams:
             status = 400 if media_type == _RESPONSE else 200
-            return JSONResponse(told, status, media_type=media_type)
+            return JSONResponse(told, status, _UNKEPT, media_type)
     if streams:
         return sse.EventStream(_once(told))
-    return JSONResponse(told, media_type=media_type)
+    return JSONResponse(told, 200, _UNKEPT, media_type)
 
 
 async def _frames(results: AsyncGenerator[ExecutionResult, None]) -> AsyncGenerator[str, None]:

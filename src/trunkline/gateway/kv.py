@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,6 +34,7 @@ router = APIRouter(prefix="/v1", tags=["kv"])
 Key = Annotated[str, Path(description="The key; it may have slashes.", examples=["user:1"])]
 Namespace = Annotated[str, Query(description="The namespace.")]
 _EXPIRES = "Trunkline-Expires-At"
+_TAGS = re.compile(r'"[^"]+"')
 
 
 class Stale(Conflict):
@@ -72,6 +74,15 @@ class Expected:
             self.version = ""
         elif if_match is not None:
             self.version = _version(if_match)
+
+
+def no_expectation(
+    if_match: Annotated[str | None, Header()] = None,
+    if_none_match: Annotated[str | None, Header()] = None,
+) -> None:
+    """What adds up asks for no version: to pass over what a client expects would be worse."""
+    if if_match is not None or if_none_match is not None:
+        raise Invalid("numbers are added whatever is there: leave If-Match and If-None-Match out.")
 
 
 class Values(Body):
@@ -148,7 +159,7 @@ async def get(
     if entry is None:
         raise NotFound(f'there is no key "{key}".')
     headers = _headers(entry)
-    if if_none_match is not None and headers["ETag"] in if_none_match:
+    if if_none_match is not None and _names(if_none_match, headers["ETag"]):
         return Response(status_code=304, headers=headers)
     return Answer(entry.value, headers=headers)
 
@@ -182,6 +193,7 @@ async def put(
 @router.patch(
     "/kv/{key:path}",
     summary="Add numbers to fields",
+    dependencies=[Depends(no_expectation)],
     openapi_extra=expected(
         {"application/json": {"schema": {"type": "object"}, "example": {"views": 1, "old": None}}}
     ),
@@ -241,11 +253,16 @@ def _headers(entry: KvEntry) -> dict[str, str]:
     return found
 
 
+def _names(header: str, tag: str) -> bool:
+    """Whether If-None-Match names a version: compared as what may be weak."""
+    return header.strip() == "*" or tag in _TAGS.findall(header)
+
+
 def _version(header: str) -> str:
-    found = header.strip().removeprefix("W/")
-    if len(found) < 3 or not (found[0] == found[-1] == '"') or '"' in found[1:-1]:
+    found = header.strip()
+    if not _TAGS.fullmatch(found):
         raise Invalid(
-            f"If-Match is the ETag of a value, got {header[:80]}.", hint='For example: "123-4".'
+            f"If-Match is one ETag of a value, got {header[:80]}.", hint='For example: "123-4".'
         )
     return found[1:-1]
 

@@ -7,14 +7,16 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from trunkline.broker.stream import Heartbeat, Reset
 from trunkline.core.errors import Invalid, PositionTrimmed
 from trunkline.gateway import scalars, sse
 from trunkline.gateway.auth import token_of
+from trunkline.gateway.parameters import known_parameters
 from trunkline.gateway.problems import problem
 from trunkline.gateway.reading import read_json
+from trunkline.gateway.rendering import Answer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
@@ -27,18 +29,18 @@ if TYPE_CHECKING:
 Telling: TypeAlias = "dict[str, Callable[[Any], Any]]"
 """How each column of a table is told."""
 
-router = APIRouter(prefix="/v1/live", tags=["live"])
+router = APIRouter(prefix="/v1/live", tags=["live"], dependencies=[Depends(known_parameters)])
 
 _PART = 1 << 16  # characters that are sent at once
 _RETRY = 2_000  # milliseconds after which a browser comes again
 
 
 @router.get("", summary="The live tables")
-async def list_tables(request: Request) -> list[dict[str, Any]]:
+async def list_tables(request: Request) -> Response:
     """The tables that can be followed, with their columns."""
     gateway: Gateway = request.app.state.gateway
     await gateway.admit(token_of(request))
-    return [_described(table) for table in await gateway.tables(again=True)]
+    return Answer([_described(table) for table in await gateway.tables(again=True)])
 
 
 @router.get("/{table:path}", summary="Follow a table", response_class=Response)

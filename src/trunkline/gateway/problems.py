@@ -35,6 +35,12 @@ class Unauthenticated(TrunklineError):
     code = "TL401"
 
 
+class TooSlow(TrunklineError):
+    """What was announced did not come in time."""
+
+    code = "TL408"
+
+
 class UnsupportedBody(TrunklineError):
     """What was sent is of a kind that is not understood here."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fastapi import Depends
+
 from trunkline.gateway import (
     broker,
     broker_groups,
@@ -13,8 +15,8 @@ from trunkline.gateway import (
     tube,
     webhooks,
 )
-from trunkline.gateway.bodies import BodyLimit
 from trunkline.gateway.callers import Callers
+from trunkline.gateway.parameters import known_parameters
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -25,6 +27,5 @@ if TYPE_CHECKING:
 def add_to(app: FastAPI, gateway: Gateway) -> None:
     """Add the routes to the application."""
     app.state.callers = Callers(gateway)
-    app.add_middleware(BodyLimit, most=gateway.settings.gateway_body_bytes)
     for part in (log, broker, broker_groups, broker_subscriptions, webhooks, tube, kv):
-        app.include_router(part.router)
+        app.include_router(part.router, dependencies=[Depends(known_parameters)])

@@ -53,7 +53,9 @@ async def serve(
     check(settings, insecure=insecure, cors=(cors := tuple(cors)))
     async with platform.db.connection() as connection:
         own_role = connection.info.user
-    gateway = Gateway(platform, settings, own_role=own_role, insecure=insecure, cors=cors)
+    gateway = Gateway(
+        platform, settings, own_role=own_role, host=host, insecure=insecure, cors=cors
+    )
     # What uvicorn says otherwise has whole URLs in it, and they may have tokens; or is about
     # rubbish, of which anybody can send as much as he likes.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)

@@ -18,7 +18,7 @@ begin
   end;
   if fault is not null then
     perform trunkline._raise('TL422', format('%s is not a condition: %s.', quote_literal(left(condition, 200)), fault),
-      'Write one boolean expression over e (topic, key, payload, metadata, at, event_id, event_position) and s (params, group_name, subscription), with functions of Postgres that are immutable.',
+      'Write one boolean expression over e (topic, key, payload, metadata, at, event_id, event_position) and s (params, group_name, subscription), with functions of Postgres that depend on nothing but what they are given, and now().',
       jsonb_build_object('condition', left(condition, 200)));
   end if;
   expression := parsed.canonical;
