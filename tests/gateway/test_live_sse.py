@@ -200,14 +200,14 @@ async def test_a_quiet_line_is_kept_open(
 
 
 async def test_a_token_that_expires_ends_the_stream_and_says_so(node: Node, roles: Roles) -> None:
-    short = {"Authorization": f"Bearer {token(roles.member, lasts=-3.5)}"}
+    short = {"Authorization": f"Bearer {token(roles.member, lasts=-3)}"}
     async with node.follow(BOOKS, headers=short) as followed:
         last = (await followed.rest())[-1]
 
         assert last.event == "error"
         assert last.json["code"] == "TL401"
     query = {"query": "subscription { booksCreated { items { id } } }"}
-    short = {"Authorization": f"Bearer {token(roles.member, lasts=-3.5)}"}
+    short = {"Authorization": f"Bearer {token(roles.member, lasts=-3)}"}
     async with node.follow("/graphql", method="POST", json=query, headers=short) as followed:
         *_, last, complete = await followed.rest()
         assert last.json["errors"][0]["extensions"]["code"] == "TL401"

@@ -73,7 +73,13 @@ def multiplied() -> str:
     )
 
 
+def chained(fragments: int) -> str:
+    links = "".join(f"fragment f{n} on Query {{ ...f{n + 1} }} " for n in range(fragments))
+    return f"{{ ...f0 }} {links} fragment f{fragments} on Query {{ live {{ name }} }}"
+
+
 REFUSED = [
+    (chained(600), "601 fragments"),
     ("{", "Syntax Error"),
     ("{ " + "live { name } " * 2_000 + "}", "tokens"),
     ("{" + "a{" * 1_200 + "a" + "}" * 1_201, "nested too deep"),
