@@ -1023,12 +1023,19 @@ async def test_a_handler_behind_the_history_goes_on_from_the_first_there_is(
     async with app:
         await app.platform.broker.group("g", lanes=1)
         await app.register()
-        await publish(app, "a1", "a2", "a3")
+        await publish(app, "a1", "a2")
         await app.platform.broker.tick()
         await app.platform.broker.match()
-        session.execute("update trunkline.broker_group set trimmed_to = 2")
+        for name in ("broker.hold", "broker.retention", "maintain.settle"):
+            session.execute("select trunkline.config_set(%s, '0')", [name])
+        session.execute("select trunkline.config_set('ring.delivery.rotate_every', '1 ms')")
+        session.execute("select trunkline.rings_rotate()")
+        assert ask(session, "select trunkline.rings_rotate()")
+        (group,) = await app.platform.broker.groups()
+        await publish(app, "a3")
         async with running(app):
             await eventually(lambda: seen == ["a3"])
+    assert (group.lost, group.lost_first, group.lost_last) == (2, 1, 2)
     assert "events lost" in caplog.text
     assert "deliveries 1 to 2" in caplog.text
 

@@ -216,6 +216,28 @@ def test_groups_far_behind_and_beyond_retention_are_told(
     assert "trunkline log seek orders --group slow --to earliest" in lost["remedy"]
 
 
+def test_what_left_before_a_group_had_read_it_is_told(
+    cli: Cli, sql: psycopg.Connection[Any]
+) -> None:
+    for name in ("broker.hold", "broker.retention", "maintain.settle"):
+        sql.execute("select trunkline.config_set(%s, '0')", [name])
+    sql.execute("select trunkline.config_set('ring.delivery.rotate_every', '1 ms')")
+    sql.execute("select trunkline.broker_subscribe('billing', '{\"topic\": \"order\"}')")
+    sql.execute("select trunkline.broker_publish('order', '1')")
+    sql.execute("call trunkline.broker_work()")
+    for _ in range(2):
+        sql.execute("call trunkline.maintain()")
+
+    (group,) = cli("broker", "groups").rows
+    assert (group["lost"], group["lost_first"], group["lost_last"]) == (1, 1, 1)
+    answer = cli("doctor")
+    assert answer.code == 0
+    lost = finding(answer, "broker")
+    assert "group billing lost deliveries 1 to 1" in lost["found"]
+    assert "broker.hold" in lost["remedy"]
+    assert "trunkline broker group-delete billing" in lost["remedy"]
+
+
 def test_dead_letters_are_told(cli: Cli, sql: psycopg.Connection[Any]) -> None:
     cli("log", "create", "orders.dead")
     sql.execute("select trunkline.log_append('orders.dead', 0, array['x'::bytea])")

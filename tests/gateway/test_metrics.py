@@ -36,6 +36,7 @@ async def test_how_far_groups_are_behind_is_told_by_the_names_of_kafkas_exporter
     done = samples(text, "kafka_consumergroup_current_offset")[group]
     assert samples(text, "kafka_consumergroup_lag")[group] == 3 - done
     assert samples(text, "kafka_topic_partition_current_offset")["0", fresh] == 3
+    assert samples(text, "trunkline_log_lost")[group] == 0
     assert samples(text, "trunkline_log_appended_messages_total")[(fresh,)] == 3
 
 
@@ -48,9 +49,23 @@ async def test_handlers_and_tubes_are_told_too(web: Web, fresh: str) -> None:
     await broker.match()
     await web.platform.tube.ensure(fresh)
     text = (await web.raw("GET", "/metrics", role=READER)).text
+    assert samples(text, "trunkline_broker_lost_deliveries_total")[(fresh,)] == 0
     waiting = samples(text, "trunkline_broker_waiting")
     assert sum(value for key, value in waiting.items() if fresh in key) == 1
     assert any(fresh in key for key in samples(text, "trunkline_tube_waiting"))
+
+
+async def test_what_groups_have_lost_is_told(web: Web, fresh: str) -> None:
+    log = web.platform.log
+    await log.create(fresh)
+    await log.append(fresh, ["a", "b", "c"])
+    async with log.consume(fresh, "billing", max_messages=1, start="earliest") as consumer:
+        batch = await consumer.poll(5)
+        assert batch is not None
+        await batch.commit()
+    await log.trim(fresh, 0, 3)
+    text = (await web.raw("GET", "/metrics", role=READER)).text
+    assert samples(text, "trunkline_log_lost")["billing", "0", fresh] == 1
 
 
 async def test_whoever_has_no_token_or_no_right_is_told_of_the_process_alone(

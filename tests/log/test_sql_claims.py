@@ -406,7 +406,7 @@ def test_a_claim_comes_back_when_its_process_is_gone(session: Session, topic: st
         settle(session, "ack", lost)
     settle(session, "ack", kept)
     settle(session, "ack", again)
-    assert call(session, "log_groups")[0][4:8] == (6, 6, 0, 0)
+    assert call(session, "log_groups")[0][4:9] == (6, 6, 0, 0, 0)
 
 
 def test_a_range_that_comes_back_is_cut_to_what_is_asked_for(
@@ -507,7 +507,7 @@ def test_a_seek_forgets_claims_in_flight(session: Session, in_flight: Claim) -> 
 
 
 def test_lag_counts_what_is_claimed_but_not_done(session: Session, in_flight: Claim) -> None:
-    assert call(session, "log_lag") == [(TOPIC, "readers", 10, 1, 0)]
+    assert call(session, "log_lag") == [(TOPIC, "readers", 10, 0, 1, 0)]
     settle(session, "ack", in_flight)
     assert call(session, "log_lag") == [(TOPIC, "readers", 7, 1, 0)]
 

@@ -338,9 +338,11 @@ def test_groups_tell_who_owns_what_and_how_far_behind_it_is(session: Session, to
     who = process(session)
     (share,) = join(session, who)
     commit(session, share, 4)
-    ((*_, up_to, last, lag, claims, epoch, owner, name, _moved),) = call(session, "log_groups")
+    ((*_, up_to, last, lag, _lost, claims, epoch, owner, name, _moved),) = call(
+        session, "log_groups"
+    )
     assert (up_to, last, lag, claims, epoch, owner, name) == (4, 10, 6, 0, 1, who, "test")
-    assert call(session, "log_lag") == [(TOPIC, "billing", 6, 1, 1)]
+    assert call(session, "log_lag") == [(TOPIC, "billing", 6, 0, 1, 1)]
 
 
 # Take-over

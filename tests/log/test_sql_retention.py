@@ -251,8 +251,54 @@ def test_groups_behind_a_trim_are_listed_with_their_real_position(session: Sessi
     (share,) = join(session, process(session))
     commit(session, share, 2)
     call(session, "log_trim", topic=TOPIC, partition=0, before_offset=9)
-    ((*_, up_to, last, lag, _claims, _e, _p, _n, _m),) = call(session, "log_groups")
-    assert (up_to, last, lag) == (2, 12, 10)
+    assert standing(session) == [(2, 12, 10, 6)]
+
+
+def test_groups_behind_the_retention_are_listed_with_what_they_have_lost(session: Session) -> None:
+    three_segments(session, retention=timedelta(hours=1))
+    (share,) = join(session, process(session))
+    commit(session, share, 3)
+    claim(session, 4, group="shared")
+    assert standing(session) == [(3, 12, 9, 0), (4, 12, 8, 0)]
+    age(session, timedelta(hours=2), up_to=8)
+    maintain(session)
+
+    assert standing(session) == [(3, 12, 9, 5), (4, 12, 8, 4)]
+    assert call(session, "log_lag", group_name="billing") == [(TOPIC, "billing", 9, 5, 1, 1)]
+    with refused("TL410"):
+        claim(session, group="shared")
+
+    call(session, "log_seek", topic=TOPIC, group_name="billing", start="earliest")
+    assert standing(session)[0] == (8, 12, 4, 0)
+
+
+def test_what_leaves_of_an_added_partition_before_a_group_came_is_not_passed_over(
+    session: Session,
+) -> None:
+    create(session, retention=timedelta(hours=1))
+    claim(session)
+    who = process(session)
+    join(session, who)
+    call(session, "log_alter", topic=TOPIC, partitions=2)
+    fill(session, 3, partition=1)
+    session.execute(
+        f"update {current_segment(session, partition=1)} set at = at - interval '2 hours'"
+    )
+    maintain(session)
+    fill(session, 1, partition=1)
+
+    with refused("TL410") as caught:
+        claim(session, partition=1)
+    assert "starts at 4, asked for 1" in str(caught.value)
+    (_, added) = join(session, who)
+    assert (added.partition, added.up_to) == (1, 0)
+    assert [lost for _, _, _, lost in standing(session)] == [0, 3, 0, 3]
+
+
+def standing(session: Session) -> list[tuple[int, int, int, int]]:
+    """What groups have done, what is there, how far behind they are, what of that has left."""
+    query = "select up_to, last_offset, lag, lost from trunkline.log_groups()"
+    return session.execute(query).fetchall()
 
 
 # Dropping waits for nobody

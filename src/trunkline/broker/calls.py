@@ -322,7 +322,7 @@ def group_delete(group_name: str) -> Call[None]:
 
 
 def groups() -> Call[list[Group]]:
-    """Groups: lanes, subscriptions, handlers, and what waits in them."""
+    """Groups: lanes, subscriptions, handlers, what waits in them, and what they have lost."""
     return Call(
         "broker_groups",
         {},

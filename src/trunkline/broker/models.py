@@ -75,7 +75,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group, and what waits in it."""
+    """A group, what waits in it, and what left before it was read."""
 
     group_name: str
     lanes: int
@@ -86,6 +86,10 @@ class Group:
     waiting: int
     dead: int
     trimmed_to: int
+    lost: int
+    lost_first: int | None
+    lost_last: int | None
+    lost_at: datetime | None
     idle_since: datetime | None
     created_at: datetime
 

@@ -23,7 +23,16 @@ _LAG = (
     *("group_name", "handler", "lane", "waiting", "oldest_at", "retrying", "parked", "dead"),
     "process_name",
 )
-_GROUPS = ("group_name", "lanes", "subscriptions", "handlers", "waiting", "dead", "idle_since")
+_GROUPS = (
+    "group_name",
+    "lanes",
+    "subscriptions",
+    "handlers",
+    "waiting",
+    "dead",
+    "lost",
+    "idle_since",
+)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _CRON_WITHIN = timedelta(minutes=3)
 _DELIVERED_WITHIN = timedelta(minutes=10)
+_LOST_WITHIN = timedelta(days=7)
 _MATCHED_WITHIN = timedelta(minutes=1)
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -77,24 +78,19 @@ def check_groups(connection: "psycopg.Connection[Any]", *, far_behind: int) -> "
     """Do groups keep up, and is what they have not read still there?"""
     from trunkline.core.doctor import Finding, State
     from trunkline.core.execution import execute
-    from trunkline.log import calls, group_calls
+    from trunkline.log import group_calls
 
     groups = execute(connection, group_calls.lag())
-    firsts = {
-        (topic, partition.partition): partition.earliest
-        for topic in {group.topic for group in groups}
-        for partition in execute(connection, calls.describe(topic))
-    }
     troubled = set()
     for position in execute(connection, group_calls.groups()):
-        first = firsts[position.topic, position.partition]
-        if position.up_to + 1 < first:
+        if position.lost:
+            wanted = position.up_to + 1
             troubled.add((position.topic, position.group_name))
             yield Finding(
                 "groups",
                 State.FAIL,
                 f"{position.group_name} on {position.topic}/{position.partition} wants"
-                f" {position.up_to + 1}, but retention left {first} as the first",
+                f" {wanted}, but retention left {wanted + position.lost} as the first",
                 f"trunkline log seek {position.topic} --group {position.group_name} --to earliest",
             )
     for group in groups:
@@ -192,6 +188,17 @@ def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
                 State.WARN,
                 f"{counted(group.dead, 'dead letter')} in group {group.group_name}",
                 f"Look: trunkline broker dead list --group {group.group_name}",
+            )
+        if group.lost_at is not None and _age(group.lost_at) < _LOST_WITHIN:
+            yield Finding(
+                "broker",
+                State.WARN,
+                f"group {group.group_name} lost deliveries {group.lost_first} to {group.lost_last}"
+                f" on {group.lost_at:%Y-%m-%d %H:%M}: they left before it had read them,"
+                f" {group.lost} in all",
+                "Keep workers running that keep up, or give it longer: trunkline db config set"
+                " broker.hold ...; if nobody needs it: trunkline broker group-delete"
+                f" {group.group_name}",
             )
         if group.lasting and group.idle_since is not None and group.waiting:
             yield Finding(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import prometheus_client
 from fastapi import APIRouter, Request, Response
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from trunkline.broker import calls as broker_calls
 from trunkline.core import telemetry
@@ -61,6 +61,7 @@ class _Told(prometheus_client.CollectorRegistry):
 async def _families(caller: Caller) -> list[Metric]:
     positions = await caller.run(group_calls.groups())
     lanes = await caller.run(broker_calls.lag())
+    groups = await caller.run(broker_calls.groups())
     tubes = await caller.run(tube_calls.stats())
     zones = await caller.run(parade_calls.status())
     group = ("consumergroup", "topic", "partition")
@@ -83,6 +84,19 @@ async def _families(caller: Caller) -> list[Metric]:
             "the last message of a partition that a group reads",
             ("topic", "partition"),
             ends.items(),
+        ),
+        _family(
+            "trunkline_log_lost",
+            "messages that have left before a group had committed them",
+            ("topic", "group", "partition"),
+            (((p.topic, p.group_name, p.partition), p.lost) for p in positions),
+        ),
+        _family(
+            "trunkline_broker_lost_deliveries",
+            "deliveries that have left before a group had read them",
+            ("group",),
+            (((g.group_name,), g.lost) for g in groups),
+            CounterMetricFamily,
         ),
         *(
             _family(
@@ -131,8 +145,9 @@ def _family(
     told: str,
     labels: Sequence[str],
     values: Iterable[tuple[tuple[Any, ...], int]],
-) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, told, labels=labels)
+    kind: type[GaugeMetricFamily | CounterMetricFamily] = GaugeMetricFamily,
+) -> GaugeMetricFamily | CounterMetricFamily:
+    family = kind(name, told, labels=labels)
     for key, value in values:
         family.add_metric([str(part) for part in key], value)
     return family

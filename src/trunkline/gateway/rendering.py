@@ -35,6 +35,8 @@ _WIDE = frozenset(
         "head",
         "last_offset",
         "live_up_to",
+        "lost_first",
+        "lost_last",
         "matched_up_to",
         "offset",
         "position",

@@ -197,7 +197,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a group stands on a partition."""
+    """Where a group stands on a partition; ``lost`` of the messages it lags by have left."""
 
     topic: str
     group_name: str
@@ -206,6 +206,7 @@ class Position:
     up_to: int
     last_offset: int
     lag: int
+    lost: int
     claims: int
     epoch: int | None
     process: UUID | None
@@ -215,11 +216,12 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a group is behind, in messages."""
+    """How far a group is behind, in messages; ``lost`` of them have left."""
 
     topic: str
     group_name: str
     lag: int
+    lost: int
     partitions: int
     owned: int
 

@@ -1,5 +1,6 @@
 /* Make a reader of a group, with cursors of its own.  With a subscription it begins at the present end and sees only
-   what is found for that; without, at the first delivery that the group still holds, and sees all.
+   what is found for that; without, at the first delivery that the group still holds, and sees all; but if deliveries have
+   left while the group had no handler, the first such reader begins with those, and is told that they have left.
    Another subscription takes the place of the one before: what was found for that is still read, and the new one is
    matched from where the matcher stands, so that no event falls between them.  NULL ordering keeps it.
    Errors: TL404 the group was just deleted, TL422. */
@@ -18,7 +19,7 @@ begin
       'strict: a failed event holds back the later ones of its key; skip: it does not.');
   end if;
   -- the row of the group is held, so that one makes the cursors and others find them
-  select g.lanes, case when subscription is null then greatest(g.begins_after, g.trimmed_to) else trunkline._broker_delivered() end
+  select g.lanes, case when subscription is null then coalesce(g.untold_from - 1, greatest(g.begins_after, g.trimmed_to)) else trunkline._broker_delivered() end
     into lanes, begins from trunkline.broker_group g where g.group_id = _broker_handler_ensure.group_id for no key update;
   if not found then
     perform trunkline._raise('TL404', 'the group was deleted meanwhile.');
@@ -31,6 +32,9 @@ begin
     for lane in 0 .. lanes - 1 loop
       perform trunkline._cursor_move(trunkline._cursor_hold(trunkline._broker_resource(group_id, handler, lane)), begins);
     end loop;
+    if subscription is null then
+      update trunkline.broker_group g set untold_from = null where g.group_id = _broker_handler_ensure.group_id and g.untold_from is not null;
+    end if;
     return;
   end if;
   before := present.subscriptions[cardinality(present.subscriptions)];

@@ -1,6 +1,6 @@
 /* A slot of deliveries may leave when it is older than broker.retention and every handler of a lasting group has read what is
    in it for that handler, or when it is older than broker.hold.  A group that had not read its part then learns it by
-   trimmed_to, whether it lasts or not.  Waits for nobody: while somebody holds the row of such a group the slot stays.
+   _delivery_trim(), whether it lasts or not.  Waits for nobody: while somebody holds the row of such a group the slot stays.
    Both trimmed_to and left_to are told when the slot is found, maintain.settle before it is emptied: TRUNCATE hides the rows from
    older snapshots too, and whoever has one must be refused rather than see nothing. */
 create or replace function trunkline._delivery_may_leave(ring text, slot int)
@@ -39,8 +39,7 @@ begin
   if told < cardinality(behind.groups) then
     return false;
   end if;
-  update trunkline.broker_group g set trimmed_to = b.up_to
-    from unnest(behind.groups, behind.up_tos) b (group_id, up_to) where g.group_id = b.group_id and g.trimmed_to < b.up_to;
+  perform trunkline._delivery_trim(child, behind.groups, behind.up_tos);
   execute format($sql$
     with gone as materialized (select d.group_id, max(d.first + d.n - 1) as up_to from trunkline.%I d group by 1),
     free as materialized (  -- one that somebody holds learns it another time, or with the next slot

@@ -1,18 +1,18 @@
 /* The lowest position that somebody still needs.  The matcher and the forwarders hold what they have not seen as long as
-   it takes; groups that have not read their deliveries and subscriptions that catch up hold events for broker.hold;
+   it takes; groups that have not read their deliveries hold events as long as those stay, subscriptions that catch up for broker.hold;
    whatever is younger than broker.retention stays for those who may ask for it. */
 create or replace function trunkline._event_keep_from()
 returns bigint language plpgsql stable as $$
 declare
   beyond bigint := trunkline.broker_head() + 1;
   now_ timestamptz := clock_timestamp();
-  held bigint := least(trunkline._delivery_keep_position(), (select min(s.caught_up_to) + 1 from trunkline.broker_subscription s),
+  caught_up bigint := least((select min(s.caught_up_to) + 1 from trunkline.broker_subscription s),
     (select min(a.matched) + 1 from trunkline.broker_subscription_aside a));
 begin
-  if held is not null then
-    held := greatest(held, coalesce(trunkline._tick_first_since('event', now_ - trunkline._setting('broker.hold')::interval), beyond));
+  if caught_up is not null then
+    caught_up := greatest(caught_up, coalesce(trunkline._tick_first_since('event', now_ - trunkline._setting('broker.hold')::interval), beyond));
   end if;
-  return least(held,
+  return least(caught_up, trunkline._delivery_keep_position(),
     coalesce(trunkline._broker_matched(), 0) + 1,
     (select min((trunkline._cursor_latest(k.cursor_id)).up_to) + 1 from trunkline.cursor_key k where k.resource like 'broker:forward:%'),
     coalesce(trunkline._tick_first_since('event', now_ - trunkline._setting('broker.retention')::interval), beyond));

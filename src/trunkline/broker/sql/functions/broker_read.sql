@@ -1,7 +1,8 @@
 /* Events that wait for a handler, in the order of each lane; lane NULL reads all of them.  from_position NULL begins after
    what is committed, otherwise at that delivery.  up_to is what to commit when an event is done.
    The first read registers the handler, so that nothing it has not read leaves; peek takes nothing, and shows a handler
-   that is not there what it would get.  from_position may lie before what is committed, as far as that has not left.
+   that is not there what it would get.  When deliveries have left while the group had no handler, its first reader is refused until it
+   says where to begin.  from_position may lie before what is committed, as far as that has not left.
    The server cannot send an event with more than 1 GB as text: name the other columns then; clients do so by themselves.
    Errors: TL404, TL410 with the first delivery there is, TL422. */
 create or replace function trunkline.broker_read(
@@ -27,7 +28,12 @@ begin
   if from_position <= present.trimmed_to or from_position <= gone
      and (fresh or exists (select from unnest(chosen) c (lane) where trunkline._broker_position(present.group_id, handler, c.lane) >= from_position)) then
     perform trunkline._broker_refuse_left(present, from_position - 1, format('Begin with the first there is: from_position => %s.', gone + 1));
+  elsif fresh and from_position is null and present.untold_from is not null then
+    perform trunkline._broker_refuse_left(present, present.untold_from - 1, format('Begin with the first there is: from_position => %s.', gone + 1));
   elsif fresh and not peek then
+    if from_position is not null then  -- whoever says where to begin need not be told
+      update trunkline.broker_group g set untold_from = null where g.group_id = present.group_id and g.untold_from is not null;
+    end if;
     perform trunkline._broker_handler_ensure(present.group_id, handler, null, null);
     select h.* into reader from trunkline.broker_handler h where h.group_id = present.group_id and h.handler = broker_read.handler;
   end if;

@@ -16,7 +16,7 @@ declare
   others jsonb;
 begin
   -- a look without any lock first: an idle poll writes nothing
-  if coalesce(nullif(seen.up_to, -1), trunkline._log_first(part) - 1) >= tail and (seen.state is null or trunkline._log_claim_due(seen.state, now_) is null) then
+  if trunkline._log_done_up_to(part, seen.up_to) >= tail and (seen.state is null or trunkline._log_claim_due(seen.state, now_) is null) then
     return;
   end if;
   perform trunkline._isolation_check('A claim');
@@ -29,7 +29,7 @@ begin
   if seen.up_to = -1 then  -- sought to earliest: wherever that is by now
     part := trunkline._log_partition_row(topic, partition);
   end if;
-  seen.up_to := coalesce(nullif(seen.up_to, -1), trunkline._log_first(part) - 1);
+  seen.up_to := trunkline._log_done_up_to(part, seen.up_to);
   if begins is not null and seen.up_to < part.first_offset - 1 then
     seen := trunkline._cursor_move(seen, trunkline._log_start(topic, part, begins) - 1);
   end if;

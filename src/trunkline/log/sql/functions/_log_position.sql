@@ -1,5 +1,5 @@
 /* Where a member of a group begins on a partition: after the last offset that the group is done with.  A partition that was added after
-   the group was made starts at its first offset, archived or not; so does a group that was sought to earliest, see log_seek(), which from
+   the group was made starts at 1.  A group that was sought to earliest, see log_seek(), starts at the first offset, archived or not, and from
    now on stands there: what leaves after this is missed.  If somebody holds the cursor the next call notes that.
    Locks: cursor_key, waits for nobody: the caller holds owners, and a commit takes the two in the other order. */
 create or replace function trunkline._log_position(part trunkline.log_partition, group_name text)
@@ -18,5 +18,5 @@ begin
       end if;
     end if;
   end if;
-  return coalesce(nullif(seen.up_to, -1), trunkline._log_first(part) - 1);
+  return trunkline._log_done_up_to(part, seen.up_to);
 end $$;
