@@ -226,7 +226,7 @@ def test_what_left_before_a_group_had_read_it_is_told(
     sql.execute("select trunkline.broker_publish('order', '1')")
     sql.execute("call trunkline.broker_work()")
     for _ in range(2):
-        sql.execute("call trunkline.maintain()")
+        sql.execute("select trunkline.rings_rotate()")
 
     (group,) = cli("broker", "groups").rows
     assert (group["lost"], group["lost_first"], group["lost_last"]) == (1, 1, 1)

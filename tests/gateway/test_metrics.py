@@ -49,7 +49,7 @@ async def test_handlers_and_tubes_are_told_too(web: Web, fresh: str) -> None:
     await broker.match()
     await web.platform.tube.ensure(fresh)
     text = (await web.raw("GET", "/metrics", role=READER)).text
-    assert samples(text, "trunkline_broker_lost_deliveries_total")[(fresh,)] == 0
+    assert samples(text, "trunkline_broker_lost")[(fresh,)] == 0
     waiting = samples(text, "trunkline_broker_waiting")
     assert sum(value for key, value in waiting.items() if fresh in key) == 1
     assert any(fresh in key for key in samples(text, "trunkline_tube_waiting"))

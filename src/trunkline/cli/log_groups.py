@@ -59,9 +59,11 @@ def groups(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = N
         found = session.run(group_calls.groups(topic, group))
         if not found:
             _explain_nothing(session, topic, group)
+    lost = ("lost",) if any(position.lost for position in found) else ()
     claims = ("claims",) if any(position.claims for position in found) else ()
     columns = (
-        *("topic", "group_name", "mode", "partition", "up_to", "last_offset", "lag", *claims),
+        *("topic", "group_name", "mode", "partition", "up_to", "last_offset", "lag"),
+        *(*lost, *claims),
         *("process_name", "moved_at"),
     )
     invocation.print(found, columns=columns, nothing="No groups.")

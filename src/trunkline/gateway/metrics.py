@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import prometheus_client
 from fastapi import APIRouter, Request, Response
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily
 
 from trunkline.broker import calls as broker_calls
 from trunkline.core import telemetry
@@ -92,11 +92,10 @@ async def _families(caller: Caller) -> list[Metric]:
             (((p.topic, p.group_name, p.partition), p.lost) for p in positions),
         ),
         _family(
-            "trunkline_broker_lost_deliveries",
+            "trunkline_broker_lost",
             "deliveries that have left before a group had read them",
             ("group",),
             (((g.group_name,), g.lost) for g in groups),
-            CounterMetricFamily,
         ),
         *(
             _family(
@@ -145,9 +144,8 @@ def _family(
     told: str,
     labels: Sequence[str],
     values: Iterable[tuple[tuple[Any, ...], int]],
-    kind: type[GaugeMetricFamily | CounterMetricFamily] = GaugeMetricFamily,
-) -> GaugeMetricFamily | CounterMetricFamily:
-    family = kind(name, told, labels=labels)
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, told, labels=labels)
     for key, value in values:
         family.add_metric([str(part) for part in key], value)
     return family
