@@ -241,7 +241,16 @@ def test_what_left_before_a_group_had_read_it_is_told(
 def test_dead_letters_are_told(cli: Cli, sql: psycopg.Connection[Any]) -> None:
     cli("log", "create", "orders.dead")
     sql.execute("select trunkline.log_append('orders.dead', 0, array['x'::bytea])")
-    assert "1 in orders.dead" in finding(cli("doctor"), "dead letters")["found"]
+    told = finding(cli("doctor"), "dead letters")
+    assert "1 in orders.dead" in told["found"]
+    look = told["remedy"].removeprefix("Look: trunkline ")
+    assert len(cli(*look.split()).rows) == 1
+    cli("log", "dead", "discard", "orders", "1", "--yes")
+    sql.execute("select trunkline.log_append('orders.dead', 0, array['y'::bytea])")
+    cli("log", "trim", "orders.dead", "--before", "3", "--yes")  # past what nobody settled
+    found = cli("doctor").rows
+    assert "dead letters" not in [row["check"] for row in found]
+    assert "dead-letters" not in str(found)
 
 
 def test_events_too_large_for_the_log_are_told(cli: Cli, sql: psycopg.Connection[Any]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.log.archiving import archive, drop_archived
-from tests.log.steps import fill, seal
+from tests.log.steps import claim, create, fill, seal, settle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,6 +94,35 @@ def test_groups_are_shown_moved_and_forgotten(cli: Cli, numbers: str) -> None:
     assert cli("log", "group-delete", numbers, "--group", "g", "--yes").code == 0
     assert cli("log", "groups", numbers).rows == []
     assert cli("log", "groups", "nothing").code == 3
+
+
+def test_dead_letters_are_listed_shown_tried_again_and_discarded(
+    cli: Cli, sql: psycopg.Connection[Any]
+) -> None:
+    create(sql)
+    fill(sql, 4)
+    claimed = claim(sql, 4, timedelta(minutes=1))
+    assert claimed is not None
+    settle(sql, "bury", claimed, reason="out of paper")
+    listed = cli("log", "dead", "list").rows
+    assert [(row["letter"], row["topic"], row["group_name"]) for row in listed] == [
+        (letter, "orders", "readers") for letter in (4, 3, 2, 1)
+    ]
+    shown = cli("log", "dead", "show", "orders", "2").rows
+    assert (shown["value"], shown["offset"], shown["reason"]) == ("1", 2, "out of paper")
+    assert shown["headers"]["dead"]["attempts"] == 1
+    assert cli("log", "dead", "retry", "orders", "2", "9").code == 3  # all of them or none
+    assert "1 dead letter is tried again" in cli("log", "dead", "retry", "orders", "2").err
+    gone = cli("log", "dead", "show", "orders", "2")
+    assert (gone.code, "trunkline log dead list" in gone.err) == (3, True)
+    assert "1 dead letter is discarded" in cli("log", "dead", "discard", "orders", "1", "--yes").err
+    again = cli("log", "dead", "retry", "orders", "--group", "readers")
+    assert "2 dead letters are tried again" in again.err
+    assert cli("log", "dead", "list", "orders").rows == []
+    values = cli("log", "read", "orders", "--print", "value").rows
+    assert [row["value"] for row in values] == ["0", "1", "2", "3", "1", "2", "3"]
+    assert cli("log", "dead", "retry", "orders").code == 2
+    assert cli("log", "dead", "list", "nothing").code == 3
 
 
 def test_what_is_trimmed_is_gone(cli: Cli, numbers: str) -> None:

@@ -73,6 +73,8 @@ def test_every_command_that_prints_rows_has_all_formats() -> None:
     assert silent == {
         "db sql",
         "db uninstall",
+        "log dead discard",
+        "log dead retry",
         "log delete",
         "log group-delete",
         "up",
@@ -341,6 +343,8 @@ DESTROYING = [
     "log delete full",
     "log trim full --before latest",
     "log group-delete full --group g",
+    "log dead discard full 1",
+    "log dead discard full --group g",
     "broker group-delete g",
     "broker dead discard 1",
     "broker dead discard --group g --handler h",

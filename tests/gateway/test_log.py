@@ -236,6 +236,33 @@ async def test_a_stream_of_a_topic_tells_what_comes_while_it_is_open(
         assert (found.data["value"], found.data["partition"]) == ("new partition", 1)
 
 
+async def test_dead_letters_are_shown_tried_again_and_given_up(web: Web, fresh: str) -> None:
+    await web.ask("PUT", f"/v1/log/{fresh}")
+    await append(web, fresh, "a", "b", "c")
+    async with web.platform.transaction() as on:
+        await on.execute(
+            "select b.* from trunkline.log_claim(%(topic)s, 'g', 0, deadline => '1 minute') c,"
+            " trunkline.log_bury(%(topic)s, 'g', 0, c.claim, 'boom') b",
+            {"topic": fresh},
+        )
+    path = f"/v1/log/{fresh}/dead"
+    found = await web.ask("GET", path, params={"group": "g", "limit": 2}, role=READER)
+    assert [(each["letter"], each["offset"]) for each in found["letters"]] == [
+        ("1", "1"),
+        ("2", "2"),
+    ]
+    assert found["next"] == "2"
+    shown = await web.ask("GET", f"{path}/1", role=READER)
+    assert (shown["value"], shown["reason"]) == ("a", "boom")
+    await web.refused("POST", f"{path}/1/retry", 403, role=READER)
+    assert await web.ask("POST", f"{path}/1/retry", role=WRITER) == {"letters": 1}
+    assert await web.ask("DELETE", f"{path}/2", role=WRITER) == {"letters": 1}
+    await web.refused("GET", f"{path}/2", 404)
+    assert await web.ask("POST", f"{path}/retry", json={"group": "g"}) == {"letters": 1}
+    assert await web.ask("POST", f"{path}/discard", json={"group": "g"}) == {"letters": 0}
+    assert await values_of(web, fresh) == ["a", "b", "c", "a", "c"]
+
+
 async def test_a_stream_behind_what_has_left_says_so_and_goes_on_with_the_first_there_is(
     served: Web, fresh: str
 ) -> None:

@@ -7,7 +7,7 @@ import gc
 import time
 import tracemalloc
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -450,6 +450,7 @@ async def test_only_the_poisoned_message_becomes_a_dead_letter_and_says_why(tl: 
     assert letter.headers["n"] == 4
     about = letter.headers["dead"]
     assert about.pop("attempts") == 3
+    assert datetime.fromisoformat(about.pop("at")) <= letter.at
     assert about == {
         "topic": "orders",
         "group": "g",
@@ -483,19 +484,21 @@ async def test_nothing_is_buried_that_was_not_handed_out_however_short_the_deadl
         assert [(await poll(consumer)).attempts for _ in range(2)] == [1, 2]
 
 
-async def test_a_message_is_buried_once_though_its_burier_dies_before_the_end(
-    tl: Platform, watch: Watch
+@pytest.mark.parametrize("lost", ["question", "answer"])
+async def test_a_message_is_buried_once_though_its_burier_hears_nothing_of_it(
+    tl: Platform, watch: Watch, lost: str
 ) -> None:
     await fill(tl, 1)
-    first = share(tl, max_attempts=1)
-    await (await poll(first)).release(reason="boom")
-    held = watch.hold("log_ack")
-    polling = asyncio.create_task(first.poll())
-    await held.wait()
-    polling.cancel()
-    await asyncio.wait({polling})
-    assert len(await read(tl, "orders.dead")) == 1
-    await first.close()
+    async with share(tl, max_attempts=1) as first:
+        await (await poll(first)).release(reason="boom")
+        if lost == "question":
+            watch.failing.add("log_bury")
+        else:
+            watch.slow = "log_bury"
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await first.poll()
+        assert await first.poll(0) is None
     async with share(tl, max_attempts=1) as second:
         assert await second.poll(0) is None
     assert await done(tl) == [(1, 0)]
@@ -530,6 +533,31 @@ async def test_a_topic_of_dead_letters_may_have_settings_of_its_own(tl: Platform
     await fill(tl, 2)
     await work_until_buried(tl, poison={2}, max_attempts=1)
     assert [letter.value for letter in await read(tl, "orders.dead")] == [b"2"]
+
+
+async def test_a_compressed_message_is_buried_as_it_was(tl: Platform) -> None:
+    await tl.log.create("packed", codec="zstd")
+    await tl.log.append("packed", [b"1", b"2"], keys=["k", "l"], headers=[{"n": 1}, None])
+    async with share(tl, topic="packed", max_attempts=1, max_messages=1) as consumer:
+        await (await poll(consumer)).release(reason="boom")
+        assert await take(consumer, 1) == [2]
+    (letter,) = await tl.log.dead_list("packed")
+    shown = await tl.log.dead_show("packed", letter.letter)
+    assert (letter.offset, letter.key, shown.value) == (1, b"k", b"1")
+    assert shown.headers is not None
+    assert shown.headers["n"] == 1
+    assert await tl.log.dead_retry("packed", letter.letter) == 1
+    assert [message.value for message in await read(tl, "packed")] == [b"1", b"2", b"1"]
+
+
+async def test_a_reader_that_takes_no_acknowledgement_is_given_what_others_failed_with(
+    tl: Platform,
+) -> None:
+    await fill(tl, 1)
+    async with share(tl, max_attempts=1) as careful:
+        await (await poll(careful)).release(reason="boom")
+    async with share(tl, max_attempts=1, delivery="at-most-once") as careless:
+        assert numbers(await poll(careless)) == [1]
 
 
 async def test_a_tombstone_is_buried_as_an_empty_message(tl: Platform) -> None:

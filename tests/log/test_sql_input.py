@@ -53,7 +53,7 @@ ODD_BUT_FINE = ["a", "7", ".", "-", "_", "A.b-c_9", "x" * 200, "pg_class", "sele
 
 @pytest.fixture(scope="module")
 def furnished(server: AnyServer, template: str) -> Iterator[Session]:
-    """A topic with offsets 5 to 10, a compacted one, one to archive, a group of each mode.
+    """A topic with offsets 5 to 10 and a dead letter, a compacted one, one to archive, two groups.
 
     One database for all cases: that nothing changes is what they are about.
     """
@@ -71,7 +71,9 @@ def furnished(server: AnyServer, template: str) -> Iterator[Session]:
         create(session, "kept", archive=True)
         append(session, b"1", b"2", topic="kept")
         seal(session, "kept")
-        claim(session, 2, HOUR, start="6")
+        claim(session, 1, HOUR, start="6")
+        create(session, "orders.dead")
+        append(session, b"1", topic="orders.dead", headers=[{"dead": {"group": "readers"}}])
         join(session, process(session))
         yield session
 
@@ -197,6 +199,17 @@ CASES = [
     given("log_extend", "TL422", **CLAIM, claim=1, deadline=-HOUR),
     given("log_extend", "TL422", **CLAIM, claim=1, deadline="999999 years"),
     given("log_extend", "TL423", **CLAIM, claim=0, deadline=HOUR),
+    given("log_bury", "TL423", **CLAIM, claim=-1),
+    given("log_bury", "TL404", **CLAIM | {"topic": "missing"}, claim=1),
+    # dead letters
+    given("log_dead_list", "TL404", topic="missing"),
+    given("log_dead_show", "TL404", topic="missing", letter=1),
+    given("log_dead_show", "TL404", topic=TOPIC, letter=LARGEST),
+    given("log_dead_retry", "TL404", topic="missing", group_name="readers"),
+    given("log_dead_retry", "TL404", topic=TOPIC, letter=-1),
+    given("log_dead_retry", "TL422", topic=TOPIC, letter=1, group_name="readers"),
+    given("log_dead_discard", "TL404", topic="state", letter=1),
+    given("log_dead_discard", "TL422", topic=TOPIC),
     # groups
     given("log_join", "TL404", topic="missing", group_name="billing", process=PRODUCER),
     given("log_join", "TL409", topic=TOPIC, group_name="readers", process=PRODUCER),
@@ -490,6 +503,15 @@ SOUND: dict[str, dict[str, Any]] = {
         "segment_id": "segment",
     },
     "log_archives": {"topic": "kept", "partition": 0, "from_offset": 1},
+    "log_bury": {
+        **CLAIM,
+        "claim": "claim",
+        "reason": "x",
+        "payload": b"x",
+        "key": b"k",
+        "headers": Jsonb({}),
+        "at": "2030-01-01",
+    },
     "log_claim": {
         **CLAIM,
         "max_messages": 1,
@@ -511,6 +533,10 @@ SOUND: dict[str, dict[str, Any]] = {
         "early_release": False,
         "archive": False,
     },
+    "log_dead_discard": {"topic": TOPIC, "letter": 1, "group_name": None},
+    "log_dead_list": {"topic": TOPIC, "group_name": "readers"},
+    "log_dead_retry": {"topic": TOPIC, "letter": 1, "group_name": None},
+    "log_dead_show": {"topic": TOPIC, "letter": 1},
     "log_delete": {"topic": TOPIC},
     "log_describe": {"topic": TOPIC},
     "log_ends": {"topics": [TOPIC]},
@@ -566,10 +592,14 @@ MEANINGFUL = {
     "log_append_text": "key headers",
     "log_archivable": "topic",
     "log_archives": "partition from_offset",
+    "log_bury": "reason key headers at",
     "log_claim": "deadline process start",
     "log_commit": "incarnation",
     "log_compact": "partition",
     "log_create": "retention retention_bytes",
+    "log_dead_discard": "group_name",
+    "log_dead_list": "topic group_name",
+    "log_dead_retry": "group_name",
     "log_ends": "topics",
     "log_fetch": "incarnation",
     "log_groups": "topic group_name",

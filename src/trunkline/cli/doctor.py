@@ -78,12 +78,17 @@ def check_groups(connection: "psycopg.Connection[Any]", *, far_behind: int) -> "
     """Do groups keep up, and is what they have not read still there?"""
     from trunkline.core.doctor import Finding, State
     from trunkline.core.execution import execute
-    from trunkline.log import group_calls
+    from trunkline.log import dead_calls, group_calls
 
-    groups = execute(connection, group_calls.lag())
+    # dead letters are told by themselves, and a seek would forget which are settled
+    groups = [
+        group
+        for group in execute(connection, group_calls.lag())
+        if group.group_name != dead_calls.GROUP
+    ]
     troubled = set()
     for position in execute(connection, group_calls.groups()):
-        if position.lost:
+        if position.lost and position.group_name != dead_calls.GROUP:
             wanted = position.up_to + 1
             troubled.add((position.topic, position.group_name))
             yield Finding(
@@ -134,16 +139,15 @@ def check_dead(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
     """Do dead letters wait for somebody?"""
     from trunkline.core.doctor import Finding, State
     from trunkline.core.execution import execute
-    from trunkline.log import calls
+    from trunkline.log import dead_calls
 
-    for topic in execute(connection, calls.list_topics()):
-        if topic.topic.endswith(".dead") and topic.messages:
-            yield Finding(
-                "dead letters",
-                State.WARN,
-                f"{topic.messages} in {topic.topic}",
-                f"Look: trunkline log read {topic.topic} --print offset,headers,value",
-            )
+    for topic, letters in execute(connection, dead_calls.waiting()).items():
+        yield Finding(
+            "dead letters",
+            State.WARN,
+            f"{letters} in {topic}",
+            f"Look: trunkline log dead list {topic.removesuffix('.dead')}",
+        )
 
 
 def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":

@@ -34,6 +34,7 @@ from trunkline.cli import (
     live,
     log,
     log_append,
+    log_dead,
     log_groups,
     log_read,
     log_upkeep,
@@ -70,7 +71,7 @@ why.add_to(app)
 demo.add_to(app)
 app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")
-for part in (log_append, log_read, log_groups, log_upkeep):
+for part in (log_append, log_read, log_groups, log_dead, log_upkeep):
     part.add_to(log.app)
 app.add_typer(broker.app, name="broker")
 for part in (

@@ -34,6 +34,7 @@ _WIDE = frozenset(
         "from_position",
         "head",
         "last_offset",
+        "letter",
         "live_up_to",
         "lost_first",
         "lost_last",

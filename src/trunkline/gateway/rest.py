@@ -12,6 +12,7 @@ from trunkline.gateway import (
     broker_subscriptions,
     kv,
     log,
+    log_dead,
     tube,
     webhooks,
 )
@@ -27,5 +28,5 @@ if TYPE_CHECKING:
 def add_to(app: FastAPI, gateway: Gateway) -> None:
     """Add the routes to the application."""
     app.state.callers = Callers(gateway)
-    for part in (log, broker, broker_groups, broker_subscriptions, webhooks, tube, kv):
+    for part in (log, log_dead, broker, broker_groups, broker_subscriptions, webhooks, tube, kv):
         app.include_router(part.router, dependencies=[Depends(known_parameters)])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from trunkline.core.arguments import checked
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, blocking
 from trunkline.core.errors import BadRequest, Invalid
-from trunkline.log import calls, group_calls
+from trunkline.log import calls, dead_calls, group_calls
 from trunkline.log.archived import ArchivedReader, fetch, fetch_blocking
 from trunkline.log.assigned import AssignedConsumer
 from trunkline.log.blocking import SyncConsumer, SyncProducer
@@ -60,6 +60,10 @@ class Log(AsyncFace):
     groups = awaited(group_calls.groups)
     lag = awaited(group_calls.lag)
     delete_group = awaited(group_calls.delete_group)
+    dead_list = awaited(dead_calls.dead_list)
+    dead_show = awaited(dead_calls.dead_show)
+    dead_retry = awaited(dead_calls.dead_retry)
+    dead_discard = awaited(dead_calls.dead_discard)
     trim = awaited(calls.trim)
     compact = awaited(calls.compact)
     verify = awaited(calls.verify)
@@ -236,6 +240,10 @@ class SyncLog(SyncFace):
     groups = blocking(group_calls.groups)
     lag = blocking(group_calls.lag)
     delete_group = blocking(group_calls.delete_group)
+    dead_list = blocking(dead_calls.dead_list)
+    dead_show = blocking(dead_calls.dead_show)
+    dead_retry = blocking(dead_calls.dead_retry)
+    dead_discard = blocking(dead_calls.dead_discard)
     trim = blocking(calls.trim)
     compact = blocking(calls.compact)
     verify = blocking(calls.verify)

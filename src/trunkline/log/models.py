@@ -196,6 +196,39 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadMessage:
+    """A message that failed for good, in a listing; what a letter does not tell is None."""
+
+    letter: int
+    """The number by which it is named: its offset in the topic of dead letters."""
+    topic: str
+    group_name: str | None
+    partition: int | None
+    offset: int | None
+    key: bytes | None
+    attempts: int | None
+    reason: str | None
+    failed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DeadMessageDetails:
+    """A message that failed for good, whole."""
+
+    letter: int
+    topic: str
+    group_name: str | None
+    partition: int | None
+    offset: int | None
+    key: bytes | None
+    value: bytes
+    headers: dict[str, Any] | None
+    attempts: int | None
+    reason: str | None
+    failed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Position:
     """Where a group stands on a partition; ``lost`` of the messages it lags by have left."""
 

@@ -10,21 +10,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from uuid import NAMESPACE_OID, uuid5
 from weakref import WeakKeyDictionary
 
 from trunkline.core import telemetry
 from trunkline.core.errors import (
-    Conflict,
     Invalid,
     LeaseLost,
+    PositionTrimmed,
     TrunklineError,
     Unavailable,
+    UnsupportedCodec,
 )
 from trunkline.core.lease import GOODBYE_WITHIN
-from trunkline.log import calls, group_calls
+from trunkline.log import calls, dead_calls, group_calls
 from trunkline.log.archived import ArchivedReader, can_read, fetch
-from trunkline.log.batches import pack
 from trunkline.log.consumer import Batch, Consumer, Reader
 from trunkline.log.decoding import DecodedBatch, decode
 
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 
 logger = telemetry.get_logger(__name__)
-
-_LONGEST = 195  # letters of a topic that its dead letters are named after: with .dead they are 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +100,13 @@ class SharedConsumer(Consumer):
 
     async def _batch_of(self, partition: int, claim: Claim) -> Batch | None:
         """A claim as a batch; None when it was a dead letter, or compaction has emptied it."""
-        if claim.attempts > self._reader.max_attempts:
-            await self._bury(partition, claim)
-            parts = []
-        else:
-            parts = await self._read(partition, claim)
-        if not parts and not self._reader.at_most_once:
+        at_most_once = self._reader.at_most_once  # then it is done already, and given all the same
+        if claim.attempts > self._reader.max_attempts and not at_most_once:
+            with suppress(LeaseLost):  # it is buried, or somebody else does it
+                await self._bury(partition, claim)
+            return None
+        parts = await self._read(partition, claim)
+        if not parts and not at_most_once:
             with suppress(LeaseLost):  # it took too long, and somebody else does the same
                 await self._reader.db.run(
                     group_calls.ack(self.topic, self.group, partition, claim.claim)
@@ -208,36 +206,26 @@ class SharedConsumer(Consumer):
         self._history = history
 
     async def _bury(self, partition: int, claim: Claim) -> None:
-        """Move messages that failed too often to ``<topic>.dead``, each with its reason."""
-        dead = f"{self.topic[:_LONGEST]}.dead"
-        with suppress(Conflict):  # it is there, with settings of somebody's choice
-            await self._reader.db.run(calls.create(dead))
-        topic_id = (await self._reader.db.run(calls.settings(self.topic))).topic_id
-        for part in await self._read(partition, claim):
-            for offset, key, value, headers in zip(
-                part.offsets, part.keys, part.values, part.headers, strict=True
-            ):
-                origin = f"{topic_id}/{self.group}/{partition}/{offset}"
-                about = {
-                    "topic": self.topic,
-                    "group": self.group,
-                    "partition": partition,
-                    "offset": offset,
-                    "attempts": claim.attempts - 1,
-                    "reason": claim.reason or "its consumer did not acknowledge it in time",
-                }
-                batch = pack(
-                    [b"" if value is None else value],
-                    keys=[key],
-                    headers=[{**(headers or {}), "dead": about}],
-                )
-                # the id is made of the origin: burying twice buries once
-                await self._reader.db.run(
-                    calls.append_batch(
-                        dead, 0, batch, producer_id=uuid5(NAMESPACE_OID, origin), producer_seq=1
-                    )
-                )
-                logger.warning("dead letter", **about)
+        """Make a message that failed too often a dead letter."""
+        run, place = self._reader.db.run, (self.topic, self.group, partition, claim.claim)
+        try:
+            letters = await run(dead_calls.bury(*place))
+        except (UnsupportedCodec, PositionTrimmed):  # compressed or archived: SQL cannot read it
+            letters = {}
+            for part in await self._read(partition, claim):  # it holds one message
+                for message in part.messages(self.topic, partition):
+                    letters = await run(dead_calls.bury(*place, message=message))
+        for offset, letter in letters.items():
+            logger.warning(
+                "dead letter",
+                topic=self.topic,
+                group=self.group,
+                partition=partition,
+                offset=offset,
+                attempts=claim.attempts - 1,
+                reason=claim.reason,
+                letter=letter,
+            )
 
     async def _leave(self) -> None:
         at_most_once = self._reader.at_most_once

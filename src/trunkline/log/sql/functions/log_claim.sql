@@ -2,7 +2,7 @@
    min(max_messages, available), or a range whose claim was released, ran past its deadline, or lost its process.
    Without a deadline the claim is done at once (at most once); with one it must be acknowledged with log_ack()
    (at least once), and attempts counts the deliveries.  The last of max_attempts is made message by message;
-   attempts above max_attempts means: a dead letter, to be moved aside by the client.
+   attempts above max_attempts means: a dead letter, to be moved aside with log_bury().
    reason is what the last log_release() said.  Only who says archived gets ranges that have left the database for the
    archive: a client, which reads them from files; others get TL410.
    The first claim makes the group, at start; if retention passes that place meanwhile, where the log starts by then, unless
