@@ -71,7 +71,8 @@ THEMES = {
         "Append": "append append_text append_batch flush partition_of",
         "Read": "read fetch ready ends offset_at position_check",
         "Assigned groups": "join commit leave",
-        "Shared groups": "claim ack release extend",
+        "Shared groups": "claim ack release extend bury",
+        "Dead letters": "dead_list dead_show dead_retry dead_discard",
         "Any group": "groups lag seek progress group_delete",
         "Upkeep": "trim compact verify",
         "Archive": "archivable archive_add archives",
@@ -175,6 +176,8 @@ VALUES: dict[str, list[type]] = {
         models.Position,
         models.Lag,
         models.Check,
+        models.DeadMessage,
+        models.DeadMessageDetails,
     ],
     "live": [
         live_models.LiveTable,
