@@ -164,6 +164,25 @@ async def test_what_is_released_in_the_archive_comes_again(tl: Platform, mode: s
         assert again.offsets == first.offsets == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.usefixtures("archived")
+async def test_what_fails_for_good_in_the_archive_is_a_dead_letter_as_any_other(
+    tl: Platform,
+) -> None:
+    options = {"mode": "shared", "max_messages": 1, "max_attempts": 1}
+    async with tl.log.consume(TOPIC, "g", start=3, **options) as consumer:
+        first = await consumer.poll(1)
+        assert first is not None
+        await first.release(reason="boom")
+        following = await consumer.poll(1)
+        assert following is not None
+        assert (first.offsets, following.offsets) == ([3], [4])
+    (letter,) = await tl.log.dead_list(TOPIC)
+    shown = await tl.log.dead_show(TOPIC, letter.letter)
+    assert (shown.offset, shown.key, shown.value, shown.reason) == (3, b"key", b"0.1", "boom")
+    assert shown.headers is not None
+    assert shown.headers["n"] == 0
+
+
 async def test_a_segment_that_leaves_while_it_is_read_leaves_no_gap_and_no_repeat(
     tl: Platform, maker: Session, archived: Path
 ) -> None:
