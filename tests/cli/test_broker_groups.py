@@ -89,8 +89,17 @@ def test_a_group_that_is_not_there_is_never_shown_as_an_empty_one(cli: Cli, word
     assert 'there is no group "biling"' in answer.err
 
 
+def test_reading_makes_no_handler_unless_it_is_told_to(session: Session, cli: Cli) -> None:
+    assert len(rows(cli, "read", "billing", "--handler", "mail", "-n", "2")) == 2
+    assert rows(cli, "lag", "billing") == []
+
+    rows(cli, "read", "billing", "--handler", "mail", "--register")
+
+    assert {one["handler"] for one in rows(cli, "lag", "billing")} == {"mail"}
+
+
 def test_groups_lag_seek_and_delete(session: Session, cli: Cli) -> None:
-    rows(cli, "read", "billing")
+    rows(cli, "read", "billing", "--register")
     assert [(one["group_name"], one["waiting"]) for one in rows(cli, "groups")] == [("billing", 5)]
     assert sum(one["waiting"] for one in rows(cli, "lag", "billing")) == 5
 
@@ -113,7 +122,7 @@ def test_groups_lag_seek_and_delete(session: Session, cli: Cli) -> None:
 def test_a_handler_is_not_moved_to_a_place_that_is_none(
     session: Session, cli: Cli, place: str
 ) -> None:
-    rows(cli, "read", "billing")
+    rows(cli, "read", "billing", "--register")
     rows(cli, "seek", "billing", "--to", "latest")
     answer = cli("broker", "seek", "billing", "--to", place)
     assert answer.code == 2

@@ -85,8 +85,8 @@ def test_all_dead_letters_of_a_handler_are_discarded(
     done = cli("broker", "dead", "discard", "--group", "g", "--handler", "h", "--yes")
     assert "3 dead letters are discarded" in done.err
     assert cli("broker", "dead", "list").rows == []
-    assert cli("broker", "handler-delete", "g", "h").code == 0
-    assert cli("broker", "handler-delete", "g", "h").code == 3
+    assert cli("broker", "handler-delete", "g", "h", "--yes").code == 0
+    assert cli("broker", "handler-delete", "g", "h", "--yes").code == 3
 
 
 def test_what_is_no_app_is_refused(cli: Cli, tmp_path: Path) -> None:

@@ -81,6 +81,21 @@ def test_every_command_that_prints_rows_has_all_formats() -> None:
     }
 
 
+def test_a_short_option_means_the_same_everywhere() -> None:
+    meant: dict[str, set[str]] = {}
+    for found in LEAVES.values():
+        for option in found.params:
+            for short in set(option.opts) & {"-n", "-g", "-p", "-k", "-f"}:
+                meant.setdefault(short, set()).add(option.name)
+    assert meant == {
+        "-n": {"limit"},
+        "-g": {"group"},
+        "-p": {"partition"},
+        "-k": {"key"},
+        "-f": {"file"},
+    }
+
+
 def test_the_program_starts_without_what_only_commands_need() -> None:
     code = "import sys, trunkline.cli.main; print(*sys.modules, sep='\\n')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -278,7 +293,7 @@ def test_hints_speak_of_options_not_of_arguments(cli: Cli) -> None:
 
 def test_a_function_that_is_no_command_keeps_its_name_in_a_hint(cli: Cli) -> None:
     cli("broker", "subscribe", "billing", "{}")
-    answer = cli("broker", "handler-delete", "billing", "nothing")
+    answer = cli("broker", "handler-delete", "billing", "nothing", "--yes")
     assert "made by broker_join(), or by trunkline broker subscribe with" in answer.err
 
 
@@ -346,6 +361,7 @@ DESTROYING = [
     "log dead discard full 1",
     "log dead discard full --group g",
     "broker group-delete g",
+    "broker handler-delete g h",
     "broker dead discard 1",
     "broker dead discard --group g --handler h",
     "broker webhook remove 1",

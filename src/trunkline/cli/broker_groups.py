@@ -14,7 +14,7 @@ from trunkline.cli.output import say
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
 SomeGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="Only this group.")]
 Handler = Annotated[
-    str, typer.Option("--handler", "-n", metavar="NAME", help="The handler; one without a name.")
+    str, typer.Option(metavar="NAME", help="The handler; else the one without a name.")
 ]
 Lane = Annotated[int | None, typer.Option(metavar="N", help="Only this lane.")]
 
@@ -38,7 +38,7 @@ _GROUPS = (
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the tree."""
     add = partial(command, app, panel="Groups")
-    add(example="trunkline broker read billing --peek", reads=True)(read)
+    add(example="trunkline broker read billing --limit 10", reads=True)(read)
     add(example="trunkline broker commit billing 120 --lane 0")(commit)
     add(example='trunkline broker seek billing --to "2h ago"', reads=True)(seek)
     add(example="trunkline broker groups", reads=True)(groups)
@@ -54,14 +54,18 @@ def read(
     from_: Annotated[
         int | None, typer.Option("--from", metavar="N", help="Begin at this delivery.")
     ] = None,
-    limit: Annotated[int, typer.Option(metavar="N", help="At most so many events.")] = 100,
-    peek: Annotated[bool, flag("--peek", help="Do not register a handler that is new.")] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many events.")
+    ] = 100,
+    register: Annotated[
+        bool, flag("--register", help="Make a handler that is new: what it has not read stays.")
+    ] = False,
 ) -> None:
-    """Show events that wait for a handler; nothing is taken until it is committed."""
+    """Show events that wait for a handler, or would for a new one; nothing is taken."""
     from trunkline.broker import calls
 
     call = calls.read(
-        group, handler=handler, lane=lane, from_position=from_, max_events=limit, peek=peek
+        group, handler=handler, lane=lane, from_position=from_, max_events=limit, peek=not register
     )
     with invocation.session() as session:
         found = session.run(replace(call, json_text=True))

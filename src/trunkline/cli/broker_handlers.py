@@ -30,7 +30,7 @@ def add_to(app: typer.Typer) -> None:
     command(
         app,
         "handler-delete",
-        example="trunkline broker handler-delete billing old_bill",
+        example="trunkline broker handler-delete billing old_bill --yes",
         panel="Handlers",
     )(handler_delete)
     app.add_typer(dead, name="dead", rich_help_panel="Handlers")
@@ -53,11 +53,13 @@ def handler_delete(
     invocation: Invocation,
     group: Annotated[str, typer.Argument(metavar="GROUP", help="The group.")],
     handler: Annotated[str, typer.Argument(metavar="HANDLER", help="The handler.")],
+    yes: Yes = False,
 ) -> None:
     """Delete a handler that nobody will run again, with its positions and dead letters."""
     from trunkline.broker import handler_calls
 
     with invocation.session() as session:
+        ask(f"Delete {handler} of {group} with its positions and dead letters?", yes=yes)
         session.run(handler_calls.handler_delete(group, handler))
     say(f"Deleted {handler} of {group}.")
 

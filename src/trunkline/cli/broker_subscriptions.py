@@ -109,14 +109,14 @@ def explain(
     invocation: Invocation,
     condition: Condition = None,
     params: Params = "{}",
-    max_events: Annotated[
-        int, typer.Option("--max-events", "-n", metavar="N", help="Try it on so many last events.")
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", help="Try it on so many last events.")
     ] = 1_000,
 ) -> None:
     """What a condition would do: index or scan, matches among the last events, time, error."""
     from trunkline.broker import subscription_calls
 
-    call = subscription_calls.explain(condition, _params(params), max_events=max_events)
+    call = subscription_calls.explain(condition, _params(params), max_events=limit)
     with invocation.session() as session:
         explained = session.run(call)
     invocation.print_one(explained)
