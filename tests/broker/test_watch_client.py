@@ -8,7 +8,7 @@ import pytest
 from tests.broker.watching import ORDERS
 
 import trunkline
-from trunkline.core.errors import Invalid
+from trunkline.core.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
     from tests.fixtures.asking import Session
@@ -31,6 +31,8 @@ async def test_a_table_is_watched_listed_and_unwatched(clean_dsn: str, session: 
         assert await tl.broker.unwatch("orders") is True
         assert await tl.broker.unwatch("orders") is False
         assert await tl.broker.watched() == []
+        with pytest.raises(NotFound, match=r"table public\.orders is not watched"):
+            await tl.broker.watched("orders")
 
 
 def test_the_blocking_client_does_the_same(clean_dsn: str, session: Session) -> None:

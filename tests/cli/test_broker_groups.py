@@ -78,11 +78,14 @@ def test_a_commit_that_is_refused_leaves_no_handler_behind(session: Session, cli
     for words in (("999", "--lane", "0"), ("1", "--lane", "77")):
         refused = cli("broker", "commit", "billing", *words, "--handler", "mistyped")
         assert refused.code in {2, 4}
-    assert rows(cli, "lag", "billing") == []
+    assert rows(cli, "lag", "--group", "billing") == []
     assert session.execute("select count(*) from trunkline.lease").fetchone() == (0,)
 
 
-@pytest.mark.parametrize("words", ["lag biling", "dead list --group biling", "read biling"])
+@pytest.mark.parametrize(
+    "words",
+    ["lag --group biling", "groups --group biling", "dead list --group biling", "read biling"],
+)
 def test_a_group_that_is_not_there_is_never_shown_as_an_empty_one(cli: Cli, words: str) -> None:
     answer = cli("broker", *words.split())
     assert (answer.code, answer.out) == (3, "")
@@ -91,17 +94,17 @@ def test_a_group_that_is_not_there_is_never_shown_as_an_empty_one(cli: Cli, word
 
 def test_reading_makes_no_handler_unless_it_is_told_to(session: Session, cli: Cli) -> None:
     assert len(rows(cli, "read", "billing", "--handler", "mail", "-n", "2")) == 2
-    assert rows(cli, "lag", "billing") == []
+    assert rows(cli, "lag", "--group", "billing") == []
 
     rows(cli, "read", "billing", "--handler", "mail", "--register")
 
-    assert {one["handler"] for one in rows(cli, "lag", "billing")} == {"mail"}
+    assert {one["handler"] for one in rows(cli, "lag", "--group", "billing")} == {"mail"}
 
 
 def test_groups_lag_seek_and_delete(session: Session, cli: Cli) -> None:
     rows(cli, "read", "billing", "--register")
     assert [(one["group_name"], one["waiting"]) for one in rows(cli, "groups")] == [("billing", 5)]
-    assert sum(one["waiting"] for one in rows(cli, "lag", "billing")) == 5
+    assert sum(one["waiting"] for one in rows(cli, "lag", "--group", "billing")) == 5
 
     rows(cli, "seek", "billing", "--to", "latest")
     assert rows(cli, "read", "billing") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import subprocess
@@ -104,8 +105,8 @@ def test_a_patch_takes_numbers(cli: Cli, pair: str) -> None:
     ("words", "code", "said"),
     [
         (["put", "a", "text"], 2, "the value is not JSON"),
-        (["put", "a", "NaN"], 2, "the value is not JSON"),
-        (["put", "", "1"], 2, "a key is a text of at least one letter"),
+        (["put", "a", "NaN"], 2, "it has no NaN.\n hint: Use null, or a text: '\"NaN\"'."),
+        (["put", "", "1"], 2, "a key is a text of at least one letter, got an empty one."),
         (["put", "a" * 513, "1"], 2, "a key has at most 512 bytes"),
         (["put", "a", "1", "--ttl", "soon"], 2, "--ttl takes a duration"),
         (["put", "a", "1", "--ttl", "0s"], 2, "a ttl is above 0"),
@@ -116,7 +117,7 @@ def test_a_patch_takes_numbers(cli: Cli, pair: str) -> None:
         (["put", "a", "1", "--if-version", "x"], 2, "a version is what a read answered"),
         (["get", "a", "--namespace", "n"], 3, 'there is no namespace "n"'),
         (["patch", "a", "n=1", "n=2"], 2, 'field "n" is named twice'),
-        (["scan", "--limit", "0"], 2, "greater than or equal to 1"),
+        (["scan", "--limit", "0"], 2, "--limit is at least 1, got 0."),
         (["watch", "--from", "7"], 1, "is not of this history"),
         (["instance", "here", "east", "main"], 3, "trunkline kv instance put"),
         (["instance", "put", "e st", "main", "dbname=x"], 2, "a zone has 1 to 63 letters"),
@@ -164,12 +165,38 @@ def test_a_line_that_is_no_key_and_value_is_named(dsn: str, start: Start, line: 
     assert answer.err.startswith("It ended early; 1000 keys are stored.\nerror: line 1501 is not")
 
 
+def test_what_a_line_has_beside_its_key_and_value_is_named(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"key": "a", "value": 1, "ttl": "7d"}\n'))
+    answer = cli("kv", "put-many")
+    assert (answer.code, answer.out) == (2, "")
+    assert 'line 1 has "ttl" beside its key and its value.' in answer.err
+    assert "--ttl" in answer.err
+
+
+def test_instances_namespaces_and_policies_are_listed(cli: Cli) -> None:
+    cli("kv", "instance", "put", "east", "main", "dbname=x password=secret")
+    cli("kv", "namespace", "put", "sessions")
+    cli("kv", "policy", "put", "short", "2d", "--namespace", "sessions")
+    listed = cli("kv", "instance", "list")
+    assert listed == cli("kv", "topology")
+    assert "secret" not in listed.out
+    assert cli("kv", "namespace", "list").rows == [
+        {"namespace": "default"},
+        {"namespace": "sessions"},
+    ]
+    assert cli("kv", "policy", "list").rows == [
+        {"namespace": "sessions", "policy": "short", "keep": "2d"}
+    ]
+
+
 def test_changes_are_watched_and_gone_on_with_by_position(cli: Cli) -> None:
     for key in ("user:1", "page:1", "user:2"):
         cli("kv", "put", key, f'"{key}"')
-    first = cli("kv", "watch", "--prefix", "user:", "--from", "0", "--limit", "1")
+    first = cli("kv", "watch", "user:", "--from", "0", "--limit", "1")
     seen = json.loads(first.out)
-    rest = cli("kv", "watch", "--prefix", "user:", "--from", str(seen["up_to"]), "--limit", "1")
+    rest = cli("kv", "watch", "user:", "--from", str(seen["up_to"]), "--limit", "1")
     assert (first.code, rest.code) == (0, 0), first.err + rest.err
     assert (seen["key"], json.loads(rest.out)["value"]) == ("user:1", "user:2")
 

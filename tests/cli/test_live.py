@@ -104,10 +104,12 @@ def test_rubbish_is_refused_in_a_sentence(session: Session, cli: Cli) -> None:
         (2, ("follow", "contacts", "--condition", "{")),
         (2, ("follow", "contacts", "--condition", "[1]")),
         (2, ("follow", "contacts", "--condition", '{"nothing": 1}')),
-        (2, ("follow", "contacts", "--change", "moved")),
+        (2, ("follow", "contacts", "--change", "created", "--change", "moved")),
         (2, ("follow", "contacts", "--after", "rubbish")),
         (3, ("follow", "nowhere")),
-        (1, ("follow", "contacts", "--role", "nobody")),
+        (3, ("follow", "contacts", "--role", "nobody")),
+        (3, ("watch", "contacts", "--role", "nobody")),
+        (3, ("tables", "pg_class")),
         (3, ("watch", "nowhere")),
         (3, ("allow", "nobody")),
     ):
@@ -115,3 +117,7 @@ def test_rubbish_is_refused_in_a_sentence(session: Session, cli: Cli) -> None:
         assert answer.code == code, (words, answer)
         assert answer.err.startswith("error: ")
         assert "Traceback" not in answer.err
+        if "--change" in words:
+            assert 'created, updated, deleted and left, got "moved".' in answer.err
+        if "nobody" in words:
+            assert "there is no role nobody." in answer.err

@@ -50,6 +50,20 @@ def append(cli: Cli, tmp_path: Path) -> Append:
     return call
 
 
+def test_messages_may_be_named(cli: Cli, append: Append) -> None:
+    words = ("log", "append", "orders", "one", "two\nlines", "-p", "0", "-k", "k")
+    assert [(row["messages"], row["last_offset"]) for row in cli(*words).rows] == [(2, 2)]
+    keyed = ("log", "append", "orders", "k:v", "-p", "0", "--key-separator")
+    assert cli(*keyed, ":").code == 0
+    assert 'message 1 has no "=" between key and value' in cli(*keyed, "=").err
+    read = cli("log", "read", "orders").rows
+    assert [(row["key"], row["value"]) for row in read] == [
+        ("k", "one"),
+        ("k", "two\nlines"),
+        ("k", "v"),
+    ]
+
+
 def test_lines_of_standard_input_become_messages(cli: Cli, append: Append, start: Start) -> None:
     process = start("log", "append", "orders", "-p", "1", stdin=subprocess.PIPE)
     answer = answer_of(process, "one\n\nthree")

@@ -49,6 +49,8 @@ def test_every_command_helps(path: tuple[str, ...], capsys: pytest.CaptureFixtur
     shown = capsys.readouterr().out
     assert "Usage: " in shown
     assert "…" not in shown
+    assert "<bool>" not in shown
+    assert "{" not in shown.split("Usage: ")[1].splitlines()[0]
 
 
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
@@ -202,6 +204,14 @@ EXIT_CODES = (
     ("log nonsense", 2),
     ("log list --dsn mysql://host/db", 2),
     ("log list --dsn host=x --instance y", 2),
+    ("log read orders --from 1 --last 2", 2),
+    ("log read orders --raw --json", 2),
+    ("log read orders --raw --print key", 2),
+    ("log consume orders --group g --follow --wait 1", 2),
+    ("log append orders one --file lines", 2),
+    ("db config get lease.ttl --raw --nl", 2),
+    ("broker schedule --every 5s", 2),
+    ("broker watch t --no-insert --no-update --no-delete --no-truncate", 2),
     ("log read nothing", 3),
     ("log read orders --partition 7", 3),
     ("log lag --group nobody", 3),
@@ -219,6 +229,36 @@ def test_the_exit_code_tells_what_happened_and_standard_error_why(cli: Cli) -> N
         if code:
             assert answer.out == "", words
             assert answer.err.startswith("error: "), words
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("log create orders --partitions x", '--partitions takes a whole number, got "x".'),
+        ("log consume orders --group g --wait x", '--wait takes a number, got "x".'),
+        ("log read orders -n 0", "--limit is at least 1, got 0."),
+        ("serve --port 99999", "--port is at most 65535, got 99999."),
+        ("why abc", 'EVENT takes a whole number, got "abc".'),
+        ("broker dead discard 17 xx", 'NUMBER takes a whole number, got "xx".'),
+    ],
+)
+def test_what_fits_no_option_is_told_with_what_came(
+    capfd: pytest.CaptureFixture[str], line: str, said: str
+) -> None:
+    assert main(line.split()) == 2
+    command = line.split(" -")[0].removesuffix(" orders").removesuffix(" abc")
+    told = capfd.readouterr().err.splitlines()
+    assert told[0] == f"error: {said}"
+    assert told[1].startswith(f" hint: Try: trunkline {command.removesuffix(' 17 xx')}")
+
+
+@pytest.mark.parametrize("option", ["--dsn", "--instance"])
+def test_a_variable_that_is_not_set_names_no_database(
+    capfd: pytest.CaptureFixture[str], option: str
+) -> None:
+    for words in ([option, "", "log", "list"], ["log", "list", option, " "]):
+        assert main(words) == 2
+        assert f"error: {option} is empty.\n hint: Is the variable set" in capfd.readouterr().err
 
 
 def test_a_wrong_dsn_is_told_quickly_and_without_its_password(start: Start) -> None:

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from tests.cli.conftest import answer_of
 
+from trunkline.cli.main import main
 from trunkline.core.embedded import Server
 from trunkline.testing import wait_until
 
@@ -43,6 +44,15 @@ def events(answer: httpx.Response) -> Iterator[Any]:
             yield json.loads(line.removeprefix("data: "))
         elif line.startswith("id: "):
             yield None  # it has begun
+
+
+def test_an_address_of_another_machine_is_told_from_a_port_that_is_taken(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["serve", "--host", "192.0.2.1", "--insecure"]) == 2
+    told = capfd.readouterr().err
+    assert told.startswith("error: cannot listen on 192.0.2.1: ")
+    assert "hint: --host is an address of this machine" in told
 
 
 def test_it_serves_live_tables_until_told_to_stop(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 def tube(sql: psycopg.Connection[Any]) -> None:
     sql.execute("create schema app")
     sql.execute("create table app.products (id bigint primary key, name text)")
+    sql.execute("create table app.bare (id bigint)")
     sql.execute("select trunkline.tube_ensure('search', 2)")
     sql.execute("select trunkline.tube_attach('search', 'app.products')")
 
@@ -52,6 +53,7 @@ def test_what_has_nothing_to_show_is_an_empty_list(cli: Cli) -> None:
         ("backfill search --chunk 99999999999", 2, "chunk is out of range"),
         ("backfill search --pause --resume", 2, "--pause and --resume"),
         ("attach search app..products", 2, "schema.table"),
+        ("attach search app.bare", 2, "Name the columns that identify a row in --key."),
         ("touch search app.products 1 --payload NaN", 2, "--payload is not JSON"),
         ("touch search app.products 1 --payload {", 2, "--payload is not JSON"),
         ("worker search --once", 3, "trunkline tube downstream search postgres"),

@@ -58,8 +58,14 @@ def asked(
         ({"seconds": float("nan")}, "seconds is a number of seconds, got nan."),
         ({"seconds": timedelta(1)}, "seconds is a number of seconds, got datetime.timedelta"),
         ({"whether": 1}, "whether is True or False, got 1."),
-        ({"wait": 5}, "wait is a timedelta, got 5. For example timedelta(minutes=5)."),
-        ({"at": 5}, "at is a datetime, got 5. For example datetime.now(UTC)."),
+        (
+            {"wait": 5},
+            'wait is a timedelta, got 5. For example timedelta(minutes=5), or "5 minutes".',
+        ),
+        (
+            {"at": 5},
+            'at is a datetime, got 5. For example datetime.now(UTC), or "2030-01-31 12:00Z".',
+        ),
         ({"options": "a=b"}, "options is a dict, got 'a=b'."),
         ({"options": [("a", "b")]}, "options is a dict, got [('a', 'b')]."),
         ({"keys": None}, "keys is a list, got None."),

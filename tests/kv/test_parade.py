@@ -83,6 +83,9 @@ async def test_many_keys_are_put_read_and_scanned_over_all_shards(nodes: dict[An
         assert await kv.put("key 00", 1, if_version="") == "CONFLICT"
         assert await kv.delete("key 00") == "UPDATE"
         assert await kv.get("key 00") is None
+        assert await kv.get("key 00", default=7) == 7
+        await kv.put("key 00", None)
+        assert await kv.get("key 00", default=7) is None
 
 
 async def test_another_zone_answers_while_the_own_one_is_away(nodes: dict[Any, Any]) -> None:

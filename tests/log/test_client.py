@@ -456,7 +456,7 @@ async def test_groups_are_managed_from_python(tl: Platform) -> None:
     await consumer.close()
     assert await tl.log.seek("orders", "billing", "earliest") == {0: 1}
     assert (await tl.log.lag("orders"))[0].lag == 3
-    await tl.log.delete_group("orders", "billing")
+    await tl.log.group_delete("orders", "billing")
     assert await tl.log.groups("orders") == []
 
 
@@ -594,6 +594,38 @@ async def test_a_number_is_no_duration_for_it_has_no_unit(tl: Platform) -> None:
         await tl.log.alter("orders", retention=3600.5)  # type: ignore[arg-type]
     with pytest.raises(Invalid, match=r"expiry is a timedelta, got 60\."):
         await tl.broker.subscribe("billing", expiry=60)  # type: ignore[arg-type]
+
+
+async def test_a_text_that_is_no_duration_is_told_with_the_name_of_the_argument(
+    tl: Platform,
+) -> None:
+    for wrong in ("soon", "9999999999999 days"):
+        with pytest.raises(Invalid, match=f'retention is a duration, got "{wrong}"') as told:
+            await tl.log.create("orders", retention=wrong)  # type: ignore[arg-type]
+        assert told.value.hint == 'For example timedelta(minutes=5), or "5 minutes".'
+    with pytest.raises(Invalid, match='from_time is a time, got "soon"'):
+        await tl.broker.subscribe("billing", from_time="soon")  # type: ignore[arg-type]
+
+
+async def test_a_name_that_there_is_not_is_never_an_empty_list(tl: Platform) -> None:
+    await tl.log.create("orders")
+    assert await tl.log.groups("orders") == await tl.log.lag("orders") == []
+    for ask in (tl.log.groups, tl.log.lag):
+        with pytest.raises(NotFound, match='there is no topic "oders"'):
+            await ask("oders")
+        with pytest.raises(NotFound, match='topic "orders" has no group "g"'):
+            await ask("orders", "g")
+        with pytest.raises(NotFound, match='there is no group "g"'):
+            await ask(None, "g")
+
+
+async def test_one_message_may_have_one_key(tl: Platform) -> None:
+    await tl.log.create("orders")
+    await tl.log.append("orders", "one", key="k")
+    assert [message.key async for message in tl.log.read("orders")] == [b"k"]
+    for messages, keys in ((["one"], None), ("one", ["k"])):
+        with pytest.raises(Invalid, match="key"):
+            await tl.log.append("orders", messages, key="k", keys=keys)
 
 
 async def test_times_at_the_ends_of_time_are_taken_and_what_is_none_is_refused(

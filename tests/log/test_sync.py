@@ -144,7 +144,7 @@ def test_manages_topics_and_groups(tl: SyncPlatform) -> None:
     assert [p.up_to for p in tl.log.groups("orders")] == [3, 0]
     assert tl.log.seek("orders", "g", 2, partition=0) == {0: 2}
     assert [lag.lag for lag in tl.log.lag()] == [2]
-    tl.log.delete_group("orders", "g")
+    tl.log.group_delete("orders", "g")
     assert tl.log.trim("orders", 0, 3) == 3
     assert [check.problem for check in tl.log.verify("orders")] == [None, None]
     tl.log.create("state", compact=True)

@@ -6,14 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from trunkline.cli.helping import commands
 from trunkline.cli.invocation import Invocation, command, run_async
 from trunkline.cli.lines import lines, opened
 from trunkline.cli.output import say
 from trunkline.core.words import counted
 
-app = typer.Typer(
-    help="Events that belong to your transaction, delivered by condition.", no_args_is_help=True
-)
+app = commands("Events that belong to your transaction, delivered by condition.")
 
 _PLEASE = "Type payloads, one JSON value per line; ctrl-D ends."
 

@@ -12,7 +12,9 @@ from trunkline.cli.invocation import Invocation, command, flag
 from trunkline.cli.output import say
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
-SomeGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="Only this group.")]
+SomeGroup = Annotated[
+    str | None, typer.Option("--group", "-g", metavar="NAME", help="Only this group.")
+]
 Handler = Annotated[
     str, typer.Option(metavar="NAME", help="The handler; else the one without a name.")
 ]
@@ -42,7 +44,7 @@ def add_to(app: typer.Typer) -> None:
     add(example="trunkline broker commit billing 120 --lane 0")(commit)
     add(example='trunkline broker seek billing --to "2h ago"', reads=True)(seek)
     add(example="trunkline broker groups", reads=True)(groups)
-    add(example="trunkline broker lag billing", reads=True)(lag)
+    add(example="trunkline broker lag --group billing", reads=True)(lag)
     add("group-delete", example="trunkline broker group-delete billing --yes")(group_delete)
 
 
@@ -138,12 +140,15 @@ def seek(
     invocation.print({"lane": number, "up_to": up_to} for number, up_to in places.items())
 
 
-def groups(invocation: Invocation) -> None:
+def groups(invocation: Invocation, group: SomeGroup = None) -> None:
     """Show groups: lanes, subscriptions, handlers, and what waits in them."""
     from trunkline.broker import calls
 
     with invocation.session() as session:
         found = session.run(calls.groups())
+        if group is not None:
+            session.run(calls.lag(group))  # it says what is wrong with a name
+            found = [each for each in found if each.group_name == group]
     invocation.print(found, columns=_GROUPS, nothing="No groups.")
 
 

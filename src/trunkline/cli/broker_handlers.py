@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trunkline.cli.asking import Yes, ask
+from trunkline.cli.helping import commands
 from trunkline.cli.invocation import Invocation, command, flag, run_async
 from trunkline.cli.output import say
 from trunkline.core.words import counted
@@ -13,7 +14,7 @@ from trunkline.core.words import counted
 if TYPE_CHECKING:
     from trunkline.app import App
 
-dead = typer.Typer(help="Events that handlers failed with for good.", no_args_is_help=True)
+dead = commands("Events that handlers failed with for good.")
 
 _LISTED = ("retry", "group_name", "handler", "topic", "key", "attempts", "error", "behind")
 

@@ -104,7 +104,13 @@ def schedule(
     """Show, or say, who does the background work of the broker."""
     from trunkline.broker import calls
     from trunkline.cli import inputs
+    from trunkline.core.errors import BadRequest
 
+    if by_whom is None and every is not None:
+        raise BadRequest(
+            "--every goes with who does the work.",
+            hint=f"trunkline broker schedule pg_cron --every {every}",
+        )
     pause = None if every is None else inputs.duration(every, option="--every")
     with invocation.session() as session:
         if by_whom is not None:

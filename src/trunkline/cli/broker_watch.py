@@ -38,7 +38,10 @@ def watch(
 ) -> None:
     """Make events of what is written to a table; the same call again takes no lock."""
     from trunkline.broker import watch_calls
+    from trunkline.core.errors import BadRequest
 
+    if no_insert and no_update and no_delete and no_truncate:
+        raise BadRequest("nothing is left to watch.", hint="Leave one of the four --no-... out.")
     call = watch_calls.watch(
         table,
         on_insert=not no_insert,

@@ -5,10 +5,11 @@ from typing import Annotated, Any
 import typer
 
 from trunkline.cli.asking import Yes, ask
+from trunkline.cli.helping import commands
 from trunkline.cli.invocation import Invocation, command, flag
 from trunkline.cli.output import say
 
-webhook = typer.Typer(help="Events posted to URLs.", no_args_is_help=True)
+webhook = commands("Events posted to URLs.")
 
 _LISTED = (
     "webhook",

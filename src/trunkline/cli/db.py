@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trunkline.cli.asking import Yes, ask
+from trunkline.cli.helping import commands
 from trunkline.cli.invocation import Invocation, command, connected, flag
 from trunkline.cli.output import Format, say
 from trunkline.core.words import counted
@@ -13,8 +14,8 @@ from trunkline.core.words import counted
 if TYPE_CHECKING:
     from trunkline.core.migrate import Plan
 
-app = typer.Typer(help="The schema in the database, and its settings.", no_args_is_help=True)
-config = typer.Typer(help="Settings of this installation.", no_args_is_help=True)
+app = commands("The schema in the database, and its settings.")
+config = commands("Settings of this installation.")
 app.add_typer(config, name="config")
 
 Setting = Annotated[str, typer.Argument(metavar="NAME", help="A setting, such as lease.ttl.")]
@@ -108,6 +109,10 @@ def config_get(
     raw: Annotated[bool, flag("--raw", help="Print the value alone.")] = False,
 ) -> None:
     """Print one setting."""
+    from trunkline.core.errors import BadRequest
+
+    if raw and invocation.form is not None:
+        raise BadRequest(f"--raw and --{invocation.form} say two things.", hint="Leave one out.")
     with invocation.session() as session:
         value = session.run(_setting("config_get", name=name))
     if raw:

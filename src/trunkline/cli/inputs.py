@@ -106,8 +106,14 @@ def json_text(text: str, *, name: str) -> Unread:
 
 def json_value(text: str, *, name: str, number: Callable[[str], Any] | None = None) -> Any:
     """A value as JSON; without NaN, Infinity and half characters, which only Python takes."""
+
+    def no_constant(word: str) -> None:
+        raise Invalid(
+            f"{name} is not JSON: it has no {word}.", hint=f"""Use null, or a text: '"{word}"'."""
+        )
+
     try:
-        value = json.loads(text, parse_constant=_no_constant, parse_int=number, parse_float=number)
+        value = json.loads(text, parse_constant=no_constant, parse_int=number, parse_float=number)
         if not text.isascii() or "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except ValueError as error:
@@ -117,10 +123,6 @@ def json_value(text: str, *, name: str, number: Callable[[str], Any] | None = No
     except RecursionError:
         raise Invalid(f"{name} has more levels than can be read.") from None
     return value
-
-
-def _no_constant(word: str) -> None:
-    raise ValueError(f"it has no {word}")
 
 
 def headers(pairs: list[str] | None) -> dict[str, str] | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from trunkline.cli import output
+from trunkline.cli.helping import Command
 from trunkline.cli.output import Format
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def command(
     """Register a command with an example; with ``reads``, its output has a format."""
 
     def register(function: Function) -> Function:
-        add = app.command(name, epilog=f"Example: {example}", rich_help_panel=panel)
+        add = app.command(name, cls=Command, epilog=f"Example: {example}", rich_help_panel=panel)
         add(_shared(function, reads=reads))
         return function
 
@@ -227,12 +228,20 @@ def _format_option(form: Format) -> Any:
 
 def _invocation(before: Invocation, given: dict[str, Any]) -> Invocation:
     """What was said before the command's name, overruled by what was said after it."""
+    from trunkline.core.errors import BadRequest
+
     forms = [form for form in _FORMATS if given.pop(f"as_{form}", False)]
     if len(forms) > 1:
         raise typer.BadParameter(f"choose one of {', '.join(f'--{form}' for form in forms)}.")
     dsn, instance = given.pop("dsn"), given.pop("instance")
     if dsn is None and instance is None:
         dsn, instance = before.dsn, before.instance
+    for option, value in (("--dsn", dsn), ("--instance", instance)):
+        if value is not None and not value.strip():
+            raise BadRequest(
+                f"{option} is empty.",
+                hint="Is the variable set that it was taken from? Or leave the option out.",
+            )
     debug = given.pop("debug") or before.debug
     return Invocation(dsn, instance, debug, forms[0] if forms else None)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from trunkline.cli.following import follow, format_of
+from trunkline.cli.helping import commands
 from trunkline.cli.invocation import Invocation, command, run_async
 from trunkline.cli.output import Format, open_stream, print_rows, say
 from trunkline.cli.stopping import until_told
@@ -29,11 +30,12 @@ if TYPE_CHECKING:
 
     Found = TypeVar("Found", KvChange, KvEntry)
 
-app = typer.Typer(
-    help="Keys and values that every zone may write, converging everywhere.", no_args_is_help=True
-)
+app = commands("Keys and values that every zone may write, converging everywhere.")
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The key.")]
+Prefix = Annotated[
+    str, typer.Argument(metavar="PREFIX", help="What the keys begin with; nothing: all.")
+]
 Namespace = Annotated[str, typer.Option(metavar="NAME", help="The namespace.")]
 Policy = Annotated[
     str | None,
@@ -132,9 +134,7 @@ def patch(
 @command(app, example="trunkline kv scan user: --limit 10", reads=True, panel="Keys")
 def scan(
     invocation: Invocation,
-    prefix: Annotated[
-        str, typer.Argument(metavar="PREFIX", help="What the keys begin with; nothing: all.")
-    ] = "",
+    prefix: Prefix = "",
     after: Annotated[str, typer.Option(metavar="KEY", help="Only what follows this key.")] = "",
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Stop after N keys.")
@@ -183,12 +183,10 @@ def put_many(
     invocation.print_one({"keys": total})
 
 
-@command(app, example="trunkline kv watch --prefix user: --limit 3", reads=True, panel="Keys")
+@command(app, example="trunkline kv watch user: --limit 3", reads=True, panel="Keys")
 def watch(
     invocation: Invocation,
-    prefix: Annotated[
-        str, typer.Option(metavar="PREFIX", help="Only keys that begin with it.")
-    ] = "",
+    prefix: Prefix = "",
     after: Annotated[
         int | None,
         typer.Option("--from", metavar="POSITION", min=0, help="Go on after what was seen."),
@@ -283,10 +281,19 @@ def _key_and_value(line: str, name: str) -> tuple[str, Any]:
     from trunkline.core.errors import Invalid
 
     row = inputs.json_value(line, name=name)
-    if not isinstance(row, dict) or row.keys() != {"key", "value"} or type(row["key"]) is not str:
+    if (
+        not isinstance(row, dict)
+        or not {"key", "value"} <= row.keys()
+        or type(row["key"]) is not str
+    ):
         raise Invalid(
             f"{name} is not an object with a key and a value, got {line.strip():.80}.",
             hint="""For example: {"key": "user:1", "value": {"name": "Ann"}}""",
+        )
+    if strange := sorted(row.keys() - {"key", "value"}):
+        raise Invalid(
+            f'{name} has "{strange[0]}" beside its key and its value.',
+            hint="""A line is {"key": ..., "value": ...}; --ttl and --policy are for all lines.""",
         )
     return row["key"], row["value"]
 

@@ -5,14 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
+from trunkline.cli.helping import commands
 from trunkline.cli.invocation import Invocation, command, run_async
 from trunkline.cli.kv import Namespace
 from trunkline.cli.output import say
 from trunkline.core.words import counted
 
-instance = typer.Typer(help="Which databases are shards of which zones.", no_args_is_help=True)
-namespaces = typer.Typer(help="Namespaces, the same in every zone.", no_args_is_help=True)
-policy = typer.Typer(help="How long keys live that are put with a policy.", no_args_is_help=True)
+instance = commands("Which databases are shards of which zones.")
+namespaces = commands("Namespaces, the same in every zone.")
+policy = commands("How long keys live that are put with a policy.")
 
 Zone = Annotated[str, typer.Argument(metavar="ZONE", help="The zone.")]
 Shard = Annotated[str, typer.Argument(metavar="SHARD", help="The shard.")]
@@ -36,6 +37,7 @@ def add_to(app: typer.Typer) -> None:
     }.items():
         command(app, example=example, reads=True, panel="Parade")(function)
     command(app, example="trunkline kv tick", panel="Parade")(tick)
+    command(instance, "list", example="trunkline kv instance list", reads=True)(topology)
 
 
 @command(
@@ -96,6 +98,27 @@ def namespace_put(
     with invocation.session() as session:
         made = session.run(parade_calls.namespace_put(namespace))
     say(f"Namespace {namespace} is {'made' if made else 'there already'}.")
+
+
+@command(namespaces, "list", example="trunkline kv namespace list", reads=True)
+def namespace_list(invocation: Invocation) -> None:
+    """Namespaces."""
+    from trunkline.kv import parade_calls
+
+    with invocation.session() as session:
+        rows = session.run(parade_calls.policies())
+    invocation.print({"namespace": name} for name in dict.fromkeys(row.namespace for row in rows))
+
+
+@command(policy, "list", example="trunkline kv policy list", reads=True)
+def policy_list(invocation: Invocation) -> None:
+    """Policies by which keys expire."""
+    from trunkline.kv import parade_calls
+
+    with invocation.session() as session:
+        rows = session.run(parade_calls.policies())
+    found = [row for row in rows if row.policy is not None]
+    invocation.print(found, nothing="No policies.")
 
 
 @command(policy, "put", example="trunkline kv policy put short 2d")

@@ -1,6 +1,7 @@
 """``trunkline live``: tables that clients subscribe to, and what becomes of their rows."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,6 +9,7 @@ import typer
 
 from trunkline.cli.following import follow as print_as_it_comes
 from trunkline.cli.following import format_of
+from trunkline.cli.helping import commands
 from trunkline.cli.invocation import Invocation, command, run_async
 from trunkline.cli.output import Format, open_stream, say
 from trunkline.cli.stopping import until_told
@@ -18,16 +20,14 @@ if TYPE_CHECKING:
     from trunkline.live.models import LiveChange
     from trunkline.live.stream import LiveStream
 
-app = typer.Typer(
-    help="Tables whose changes clients subscribe to, under row-level security.",
-    no_args_is_help=True,
-)
+app = commands("Tables whose changes clients subscribe to, under row-level security.")
 
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="The table, with its schema.")]
 
 _TABLE = ("relation", "name", "key_columns", "tagged", "subscriptions", "fault")
 _SUBSCRIPTION = ("subscription", "relation", "changes", "condition", "columns", "role", "process")
 _CHANGE = ("token", "change", "event_id", "key", "row", "patch", "at")
+_NO_ROLE = "22023"  # what SET ROLE says then
 _FOR_PEOPLE = ("at", "change", "key", "row", "patch")
 
 
@@ -188,7 +188,7 @@ async def _follow(
         from trunkline.broker.services import BrokerSequencer
         from trunkline.core.service import Loop
 
-        async with platform.live.stream(table, **wanted) as stream:
+        async with _opened(platform.live.stream(table, **wanted), wanted["role"]) as stream:
             await print_as_it_comes(
                 _changes(stream),
                 open_stream(form, _FOR_PEOPLE if form is Format.TABLE else _CHANGE),
@@ -196,6 +196,20 @@ async def _follow(
                 beside=Loop(BrokerSequencer(platform.db)).run(stop),  # where nobody numbers, we do
                 stop=stop,
             )
+
+
+@asynccontextmanager
+async def _opened(stream: "LiveStream", role: str | None) -> "AsyncIterator[LiveStream]":
+    from trunkline.core.errors import Forbidden, NotFound
+
+    try:
+        await stream.open()
+    except Forbidden as error:
+        if getattr(error.__cause__, "sqlstate", None) == _NO_ROLE:
+            raise NotFound(f"there is no role {role}.") from error
+        raise
+    async with stream:
+        yield stream
 
 
 async def _changes(stream: "LiveStream") -> "AsyncIterator[LiveChange]":

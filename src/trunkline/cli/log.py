@@ -6,11 +6,12 @@ import typer
 
 from trunkline.cli import output
 from trunkline.cli.asking import Yes, ask
+from trunkline.cli.helping import commands
 from trunkline.cli.invocation import Invocation, command, flag
 from trunkline.cli.output import Format, say
 from trunkline.core import durations
 
-app = typer.Typer(help="Topics of messages, and groups that consume them.", no_args_is_help=True)
+app = commands("Topics of messages, and groups that consume them.")
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 Group = Annotated[str, typer.Option("--group", "-g", metavar="NAME", help="The group.")]
@@ -31,9 +32,7 @@ Codec = Annotated[
 
 Archive = Annotated[
     bool | None,
-    typer.Option(
-        "--archive/--no-archive", help="Nothing leaves before `trunkline spark archive` has it."
-    ),
+    flag("--archive/--no-archive", help="Nothing leaves before `trunkline spark archive` has it."),
 ]
 
 _SETTINGS = ("topic", "partitions", "retention", "retention_bytes", "compact", "codec", "archive")
@@ -99,7 +98,7 @@ def alter(
     codec: Codec = None,
     early_release: Annotated[
         bool | None,
-        typer.Option("--early-release/--no-early-release", help="As for create."),
+        flag("--early-release/--no-early-release", help="As for create."),
     ] = None,
     archive: Archive = None,
 ) -> None:

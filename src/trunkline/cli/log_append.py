@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ from trunkline.cli.output import say
 from trunkline.core.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from trunkline.log.models import Appended
     from trunkline.log.producer import Producer
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to the tree."""
-    command(app, example="seq 10 | trunkline log append numbers", reads=True, panel="Messages")(
+    command(app, example="trunkline log append greetings hello", reads=True, panel="Messages")(
         append
     )
 
@@ -32,6 +32,10 @@ def add_to(app: typer.Typer) -> None:
 def append(
     invocation: Invocation,
     topic: Topic,
+    messages: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="MESSAGE", help="Messages; - or none: lines of standard input."),
+    ] = None,
     file: Annotated[
         Path | None,
         typer.Option("--file", "-f", metavar="FILE", help="Lines of this file instead of stdin."),
@@ -57,22 +61,26 @@ def append(
         bool, flag("--tombstones", help="An empty value is null: it deletes its key.")
     ] = False,
 ) -> None:
-    """Append the lines of standard input, or of a file, as messages."""
+    """Append messages: those that are named, or the lines of standard input or of a file."""
     from trunkline.cli import inputs
     from trunkline.core.errors import BadRequest
 
     if key is not None and key_separator is not None:
         raise BadRequest("--key and --key-separator say two things.", hint="Leave one out.")
+    if messages and file is not None:
+        raise BadRequest("MESSAGE and --file say two things.", hint="Leave one out.")
+    given = None if not messages or messages == ["-"] else [os.fsencode(each) for each in messages]
     shape = Shape(
         key=None if key is None else os.fsencode(key),
         separator=None if key_separator is None else inputs.separator(key_separator),
         headers=inputs.headers(header),
         partition=partition,
         tombstones=tombstones,
+        called="line" if given is None else "message",
     )
     receipts = Receipts(topic)
     try:
-        with opened(file) as source:
+        with opened(file) if given is None else nullcontext(given) as source:
             run_async(_append(invocation, source, shape, receipts, codec))
     except BaseException:
         if receipts.messages:
@@ -85,13 +93,14 @@ def append(
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a line means."""
+    """What a line, or a message that is named, means."""
 
     key: bytes | None
     separator: bytes | None
     headers: dict[str, str] | None
     partition: int | None
     tombstones: bool
+    called: str
 
     def key_and_value(self, line: bytes, number: int) -> tuple[bytes | None, bytes]:
         """What a line says; ``number`` is for whoever has to find it."""
@@ -102,7 +111,7 @@ class Shape:
         key, found, value = line.partition(self.separator)
         if not found:
             between = self.separator.decode(errors="backslashreplace")
-            raise Invalid(f'line {number} has no "{between}" between key and value.')
+            raise Invalid(f'{self.called} {number} has no "{between}" between key and value.')
         return key, value
 
     async def send(
@@ -137,7 +146,7 @@ class Shape:
                     partition=partition,
                 )
             except TrunklineError as error:
-                error.message = f"line {number}: {error.message}"
+                error.message = f"{self.called} {number}: {error.message}"
                 raise
             answer.add_done_callback(note)
 
@@ -178,19 +187,27 @@ class Receipts:
         ]
 
 
+async def _at_once(messages: list[bytes]) -> "AsyncIterator[list[bytes]]":
+    yield messages
+
+
 async def _append(
-    invocation: Invocation, source: Source, shape: Shape, receipts: Receipts, codec: str | None
+    invocation: Invocation,
+    source: Source | list[bytes],
+    shape: Shape,
+    receipts: Receipts,
+    codec: str | None,
 ) -> None:
     async with invocation.platform() as platform:
         # a wrong name is told before anything is read
         partitions = len(await platform.log.describe(receipts.topic))
-        if source.typed:
+        if isinstance(source, Source) and source.typed:
             say("Type messages, one per line; ctrl-D ends.")
         keyed = shape.key is not None or shape.separator is not None
         spread = 1 if keyed or shape.partition is not None else partitions
         async with platform.log.producer(receipts.topic, codec=codec) as producer:
             number = 1
-            async for some in lines(source):
+            async for some in lines(source) if isinstance(source, Source) else _at_once(source):
                 for part in range(min(spread, len(some))):
                     share = some[part::spread]
                     numbers = range(number + part, number + len(some), spread)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from trunkline.cli.asking import Yes, ask
-from trunkline.cli.invocation import Invocation, Session, command
+from trunkline.cli.invocation import Invocation, command
 from trunkline.cli.log import Group, Partition, Topic
 from trunkline.cli.output import say
 
@@ -57,8 +57,6 @@ def groups(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = N
 
     with invocation.session() as session:
         found = session.run(group_calls.groups(topic, group))
-        if not found:
-            _explain_nothing(session, topic, group)
     lost = ("lost",) if any(position.lost for position in found) else ()
     claims = ("claims",) if any(position.claims for position in found) else ()
     columns = (
@@ -75,8 +73,6 @@ def lag(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = None
 
     with invocation.session() as session:
         found = session.run(group_calls.lag(topic, group))
-        if not found:
-            _explain_nothing(session, topic, group)
     invocation.print(found, nothing="No groups.")
 
 
@@ -85,19 +81,7 @@ def group_delete(invocation: Invocation, topic: Topic, group: Group, yes: Yes = 
     from trunkline.log import group_calls
 
     with invocation.session() as session:
-        if not session.run(group_calls.groups(topic, group)):
-            _explain_nothing(session, topic, group)
+        session.run(group_calls.groups(topic, group))
         ask(f"Forget {group} and where it stands in {topic}?", yes=yes)
-        session.run(group_calls.delete_group(topic, group))
+        session.run(group_calls.group_delete(topic, group))
     say(f"Forgot {group}.")
-
-
-def _explain_nothing(session: Session, topic: str | None, group: str | None) -> None:
-    from trunkline.core.errors import NotFound
-    from trunkline.log import calls
-
-    if topic is not None:
-        session.run(calls.settings(topic))
-    if group is not None:
-        where = "" if topic is None else f' on topic "{topic}"'
-        raise NotFound(f'there is no group "{group}"{where}.', hint="List them with log_groups().")

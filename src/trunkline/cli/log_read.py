@@ -52,8 +52,11 @@ def read(
     topic: Topic,
     partition: Partition = None,
     start: Annotated[
-        str, typer.Option("--from", metavar="PLACE", help=f"Where to begin: {_PLACES}")
-    ] = "earliest",
+        str | None,
+        typer.Option(
+            "--from", metavar="PLACE", help=f"Where to begin, usually earliest: {_PLACES}"
+        ),
+    ] = None,
     last: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Instead of --from: the last N of each partition."),
@@ -64,8 +67,11 @@ def read(
 ) -> None:
     """Read messages up to what is there now, without a group."""
     from trunkline.cli import inputs
+    from trunkline.core.errors import BadRequest
 
-    place = inputs.start(start)
+    if start is not None and last is not None:
+        raise BadRequest("--from and --last say two things.", hint="Leave one out.")
+    place = inputs.start(start or "earliest")
     with Printer(invocation, columns, raw=raw) as printer:
         run_async(_read(invocation, topic, partition, place, last, limit, printer))
     _say_nothing_came(invocation, printer, raw=raw)
@@ -129,9 +135,9 @@ def consume(
     follow: Annotated[bool, flag("--follow", help="Wait for more until ctrl-C.")] = False,
     limit: Limit = None,
     wait: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", min=0, help="Without --follow: how long to wait for more."),
-    ] = 1.0,
+        float | None,
+        typer.Option(metavar="SECONDS", min=0, help="How long to wait for more; 1 unless told."),
+    ] = None,
     columns: Print = None,
     raw: Raw = False,
 ) -> None:
@@ -144,9 +150,10 @@ def consume(
             "standard output is closed.",
             hint="What is consumed is done: let it be printed somewhere, if only to /dev/null.",
         )
-    consuming = Consuming(
-        topic, group, mode, delivery, inputs.start(start), None if follow else wait, limit
-    )
+    if follow and wait is not None:
+        raise BadRequest("--follow and --wait say two things.", hint="Leave one out.")
+    patience = None if follow else 1.0 if wait is None else wait
+    consuming = Consuming(topic, group, mode, delivery, inputs.start(start), patience, limit)
     with Printer(invocation, columns, raw=raw, endless=follow) as printer:
         run_async(until_told(partial(_consume, invocation, consuming, printer)))
     if not follow:
@@ -265,7 +272,11 @@ class Printer:
         self, invocation: Invocation, columns: str | None, *, raw: bool, endless: bool = False
     ):
         from trunkline.cli import inputs
+        from trunkline.core.errors import BadRequest
 
+        if raw and (invocation.form is not None or columns is not None):
+            other = "--print" if invocation.form is None else f"--{invocation.form}"
+            raise BadRequest(f"--raw and {other} say two things.", hint="Leave one out.")
         form = invocation.format
         if endless and invocation.form is None and form is Format.JSON:
             form = Format.NL  # an array without end is no JSON

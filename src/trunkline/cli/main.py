@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 failed, 2 misused, 3 not found, 4 conflict.
 import errno
 import io
 import os
-import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -49,6 +48,8 @@ from trunkline.cli import (
     up,
     why,
 )
+from trunkline.cli.dialect import hint_in_our_words, message_in_our_words
+from trunkline.cli.helping import Group
 from trunkline.cli.invocation import Debug, Dsn, Instance, Invocation
 from trunkline.cli.output import say
 from trunkline.version import __version__
@@ -58,6 +59,7 @@ _EXIT_CODES = {"TL400": 2, "TL404": 3, "TL409": 4, "TL422": 2, "TL423": 4}
 
 app = typer.Typer(
     name="trunkline",
+    cls=Group,
     help="Everything event-driven on one Postgres.",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -110,7 +112,11 @@ def options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version and exit.",
+            metavar="",
         ),
     ] = False,
 ) -> None:
@@ -178,7 +184,8 @@ def _report(error: Exception) -> int:
     from trunkline.core.telemetry import redact
 
     if isinstance(error, TrunklineError):
-        _complain(redact(error.message), redact(_in_our_words(error.hint)))
+        message = message_in_our_words(error.message)
+        _complain(redact(message), redact(hint_in_our_words(error.hint, tree())))
         return _EXIT_CODES.get(error.code, 1)
     if hasattr(error, "format_message"):
         return _report_misuse(error)
@@ -198,38 +205,30 @@ def _report_misuse(error: Any) -> int:
         return 2  # the help is printed already
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "trunkline"
-    _complain(error.format_message(), f"Try: {path} --help")
+    _complain(_in_full(error), f"Try: {path} --help")
     return int(error.exit_code)
+
+
+def _in_full(error: Any) -> str:
+    """What was expected and what came: Pydantic, whom Typer asks, tells only the former."""
+    if not hasattr(error.__cause__, "errors"):
+        return str(error.format_message())
+    fault = error.__cause__.errors()[0]
+    option = error.param.opts[0]
+    name = option if option.startswith("-") else error.param.metavar
+    limits, came = fault.get("ctx", {}), fault["input"]
+    if "ge" in limits:
+        return f"{name} is at least {limits['ge']}, got {came}."
+    if "le" in limits:
+        return f"{name} is at most {limits['le']}, got {came}."
+    number = "a whole number" if fault["type"].startswith("int") else "a number"
+    return f'{name} takes {number}, got "{came}".'
 
 
 def _complain(message: str, hint: str) -> None:
     say(f"error: {message.strip()}")
     if hint:
         say(f" hint: {hint.strip()}")
-
-
-def _in_our_words(hint: str) -> str:
-    """The database names its functions and arguments; here they are commands and options."""
-    hint = re.sub(r"\b([a-z_]+) => true\b", lambda found: f"--{found[1].replace('_', '-')}", hint)
-    return re.sub(r"\b([a-z_]+)\(\)", lambda found: _command_for(found[1]) or found[0], hint)
-
-
-def _command_for(function: str) -> str | None:
-    """The command of the same name as a function, if there is one."""
-    at = tree()
-    path, rest = ["trunkline"], re.sub("^config_", "db_config_", function)
-    while rest:
-        tried = (name for name in getattr(at, "commands", ()) if _begins(rest, name))
-        name = max(tried, key=len, default=None)
-        if name is None:
-            return None
-        at, rest = at.commands[name], rest[len(name) + 1 :]
-        path.append(name)
-    return " ".join(path) if not hasattr(at, "commands") else None
-
-
-def _begins(function: str, command: str) -> bool:
-    return f"{function}_".startswith(f"{command.replace('-', '_')}_")
 
 
 def _forget_stdout() -> None:

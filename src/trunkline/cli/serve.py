@@ -1,6 +1,7 @@
 """``trunkline serve``: everything over HTTP."""
 
 import asyncio
+import socket
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Annotated, Any
@@ -47,8 +48,24 @@ def serve(
             f'the gateway needs the package "{error.name}".',
             hint="Run: pip install 'trunkline[gateway]'",
         ) from None
+    _check_host(host)
     options = {"host": host, "port": port, "cors": cors or [], "insecure": insecure}
     run_async(until_told(partial(_serve, invocation, options, with_services)))
+
+
+def _check_host(host: str) -> None:
+    """Tell an address that is not ours from a port that is taken."""
+    from trunkline.core.errors import BadRequest
+
+    try:
+        family, *_ = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
+            trial.bind((host, 0))
+    except (OSError, UnicodeError) as error:
+        raise BadRequest(
+            f"cannot listen on {host}: {getattr(error, 'strerror', None) or error}.",
+            hint="--host is an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all.",
+        ) from None
 
 
 async def _serve(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trunkline.cli.helping import commands
 from trunkline.cli.invocation import Invocation
 
 if TYPE_CHECKING:
@@ -18,10 +19,7 @@ if TYPE_CHECKING:
 
     from trunkline.spark.jobs.job import Progress
 
-app = typer.Typer(
-    help="The data pipeline on Spark: archive, sync, backfill, audit, replay.",
-    no_args_is_help=True,
-)
+app = commands("The data pipeline on Spark: archive, sync, backfill, audit, replay.")
 
 Master = Annotated[
     str | None,

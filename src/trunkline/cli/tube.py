@@ -5,13 +5,12 @@ from typing import Annotated
 
 import typer
 
+from trunkline.cli.helping import commands
 from trunkline.cli.invocation import Invocation, command, flag
 from trunkline.cli.output import say
 from trunkline.core.words import counted
 
-app = typer.Typer(
-    help="Which rows changed, as keys, in order, into any downstream.", no_args_is_help=True
-)
+app = commands("Which rows changed, as keys, in order, into any downstream.")
 
 Tube = Annotated[str, typer.Argument(metavar="TUBE", help="The tube.")]
 SomeTube = Annotated[str | None, typer.Argument(metavar="TUBE", help="Only this tube.")]

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 
+DURATION = 'For example timedelta(minutes=5), or "5 minutes".'
+MOMENT = 'For example datetime.now(UTC), or "2030-01-31 12:00Z".'
 _INNER = re.compile(r"\[[^\[\]]*\]")
 
 
@@ -46,8 +48,8 @@ _KINDS = {
     "float": Kind("a number of seconds", (float, int, Real, Decimal), (bool,)),
     "bool": Kind("True or False", (bool,)),
     # texts of times are for the server to understand
-    "timedelta": Kind("a timedelta", (timedelta, str), hint="For example timedelta(minutes=5)."),
-    "datetime": Kind("a datetime", (datetime, date, str), hint="For example datetime.now(UTC)."),
+    "timedelta": Kind("a timedelta", (timedelta, str), hint=DURATION),
+    "datetime": Kind("a datetime", (datetime, date, str), hint=MOMENT),
     "Mapping": Kind("a dict", (dict, Mapping)),
     "dict": Kind("a dict", (dict, Mapping)),
     "Sequence": Kind("a list", (list, tuple, Iterable), (*_TEXTS, Mapping)),

@@ -13,7 +13,7 @@ from functools import lru_cache, wraps
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from trunkline.core.arguments import checked
+from trunkline.core.arguments import DURATION, MOMENT, checked
 from trunkline.core.errors import Invalid
 from trunkline.core.unread import Unread
 
@@ -74,6 +74,14 @@ class Call(Generic[T]):
                     hint="Or the schema is older than this program: trunkline db verify",
                 )
 
+    def refuse_unreadable(self, error: Exception) -> None:
+        """Name the text that is no time or duration: the database names only the type."""
+        told = str(error)
+        for name, value in self.arguments.items():
+            if isinstance(value, str) and f'"{value}"' in told:
+                what, hint = ("a duration", DURATION) if "interval" in told else ("a time", MOMENT)
+                raise Invalid(f'{name} is {what}, got "{value}".', hint=hint) from error
+
 
 def moment(value: Any) -> Any:
     """A time without a zone is one of this machine, not of the server; all else as it is."""
@@ -89,9 +97,7 @@ def duration(name: str, value: Any) -> Any:
     """How long; a text is for the server to understand. Bare numbers have no unit."""
     if isinstance(value, timedelta | str | None):
         return value
-    raise Invalid(
-        f"{name} is a timedelta, got {value!r}.", hint="For example timedelta(minutes=5)."
-    )
+    raise Invalid(f"{name} is a timedelta, got {value!r}.", hint=DURATION)
 
 
 def as_json(value: Any, *, of: str) -> str:
@@ -103,7 +109,7 @@ def as_json(value: Any, *, of: str) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(
             f"the {of} cannot be written as JSON: {error}.",
-            hint="Use text, numbers, booleans, None, lists, and dicts with text as keys.",
+            hint="Use text, finite numbers, booleans, None, lists, and dicts with text as keys.",
         ) from None
 
 

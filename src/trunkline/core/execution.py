@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from trunkline.core.cursors import AsyncDictCursor, AsyncKeptCursor, DictCursor, KeptCursor
 
 T = TypeVar("T")
+_UNREADABLE = (
+    psycopg.errors.InvalidDatetimeFormat,
+    psycopg.errors.DatetimeFieldOverflow,
+    psycopg.errors.IntervalFieldOverflow,
+)
 _FORMATS = {False: Format.TEXT, True: Format.BINARY}
 
 
@@ -72,6 +77,9 @@ async def _answer_async(cursor: AsyncDictCursor, call: Call[T]) -> T:
     except psycopg.errors.UndefinedFunction:
         call.refuse_too_large()
         raise
+    except _UNREADABLE as error:
+        call.refuse_unreadable(error)
+        raise
     except psycopg.errors.ProgramLimitExceeded:
         if not _may_ask_otherwise(cursor.connection, call):
             raise
@@ -85,6 +93,9 @@ def _answer(cursor: DictCursor, call: Call[T]) -> T:
         cursor.execute(call.statement(), call.values())
     except psycopg.errors.UndefinedFunction:
         call.refuse_too_large()
+        raise
+    except _UNREADABLE as error:
+        call.refuse_unreadable(error)
         raise
     except psycopg.errors.ProgramLimitExceeded:
         if not _may_ask_otherwise(cursor.connection, call):

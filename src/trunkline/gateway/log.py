@@ -186,7 +186,7 @@ async def lag(me: Me, topic: Topic, group: str | None = None) -> Response:
 @router.delete("/{topic}/groups/{group}", summary="Delete a group", status_code=204)
 async def delete_group(me: Me, topic: Topic, group: Group) -> Response:
     """With its positions."""
-    await me.run(group_calls.delete_group(topic, group))
+    await me.run(group_calls.group_delete(topic, group))
     return Response(status_code=204)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,17 @@ if TYPE_CHECKING:
 _KEYS = {"keys": "text[]"}
 
 
-def get(key: str, *, namespace: str = "default") -> Call[Any]:
-    """The value of a key; None when it is not there."""
-    return Call("kv_get", {"namespace": namespace, "key": key}, scalar, safe_to_repeat=True)
+def get(key: str, *, namespace: str = "default", default: Any = None) -> Call[Any]:
+    """The value of a key; ``default`` when it is not there.
+
+    Another ``default`` than None tells that from a null that was put.
+    """
+    if default is None:
+        return Call("kv_get", {"namespace": namespace, "key": key}, scalar, safe_to_repeat=True)
+    return replace(
+        get_many([key], namespace=namespace),
+        shape=lambda rows: rows[0]["value"] if rows else default,
+    )
 
 
 def get_many(keys: Sequence[str], *, namespace: str = "default") -> Call[list[KvEntry]]:

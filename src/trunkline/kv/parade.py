@@ -74,9 +74,9 @@ class Parade:
                 last.push_async_callback(db.close)
 
     @checked
-    async def get(self, key: str, *, namespace: str = "default") -> Any:
-        """The value of a key; None when it is not there."""
-        return await self._on_shard_of(key, calls.get(key, namespace=namespace))
+    async def get(self, key: str, *, namespace: str = "default", default: Any = None) -> Any:
+        """The value of a key; ``default`` when it is not there."""
+        return await self._on_shard_of(key, calls.get(key, namespace=namespace, default=default))
 
     @checked
     async def put(

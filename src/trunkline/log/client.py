@@ -13,6 +13,7 @@ from trunkline.log import calls, dead_calls, group_calls
 from trunkline.log.archived import ArchivedReader, fetch, fetch_blocking
 from trunkline.log.assigned import AssignedConsumer
 from trunkline.log.blocking import SyncConsumer, SyncProducer
+from trunkline.log.columns import keys_of
 from trunkline.log.consumer import Consumer, Reader
 from trunkline.log.models import Appended, Delivery, Message, Mode, Start
 from trunkline.log.producer import Producer
@@ -59,7 +60,7 @@ class Log(AsyncFace):
     seek = awaited(group_calls.seek)
     groups = awaited(group_calls.groups)
     lag = awaited(group_calls.lag)
-    delete_group = awaited(group_calls.delete_group)
+    group_delete = awaited(group_calls.group_delete)
     dead_list = awaited(dead_calls.dead_list)
     dead_show = awaited(dead_calls.dead_show)
     dead_retry = awaited(dead_calls.dead_retry)
@@ -76,6 +77,7 @@ class Log(AsyncFace):
         topic: str,
         messages: Any,
         *,
+        key: bytes | str | None = None,
         keys: Any = None,
         headers: Any = None,
         partition: int | None = None,
@@ -85,8 +87,9 @@ class Log(AsyncFace):
         """Append messages and wait until they are durable; one answer per partition.
 
         ``messages`` is one message (bytes or text), a list of them, of `Outgoing`, or Arrow: an
-        array of values, or a table with columns ``value``, ``key`` and ``headers``. A key chooses
-        the partition; messages without one go together. Each partition's share is stored whole or
+        array of values, or a table with columns ``value``, ``key`` and ``headers``. ``key`` is that
+        of one message, ``keys`` has one for each. A key chooses the partition; messages without
+        one go together. Each partition's share is stored whole or
         not at all, in order, and once, however often the connection breaks. Concurrent calls share
         commits.
         """
@@ -94,7 +97,12 @@ class Log(AsyncFace):
             _refuse_transaction()
         self._check_open()
         return await self._appender.append(
-            topic, messages, keys=keys, headers=headers, partition=partition, codec=codec
+            topic,
+            messages,
+            keys=keys_of(messages, key, keys),
+            headers=headers,
+            partition=partition,
+            codec=codec,
         )
 
     @checked
@@ -239,7 +247,7 @@ class SyncLog(SyncFace):
     seek = blocking(group_calls.seek)
     groups = blocking(group_calls.groups)
     lag = blocking(group_calls.lag)
-    delete_group = blocking(group_calls.delete_group)
+    group_delete = blocking(group_calls.group_delete)
     dead_list = blocking(dead_calls.dead_list)
     dead_show = blocking(dead_calls.dead_show)
     dead_retry = blocking(dead_calls.dead_retry)
@@ -256,6 +264,7 @@ class SyncLog(SyncFace):
         topic: str,
         messages: Any,
         *,
+        key: bytes | str | None = None,
         keys: Any = None,
         headers: Any = None,
         partition: int | None = None,
@@ -267,7 +276,13 @@ class SyncLog(SyncFace):
             _refuse_transaction()
         return self._portal.call(
             self._log.append(
-                topic, messages, keys=keys, headers=headers, partition=partition, codec=codec
+                topic,
+                messages,
+                key=key,
+                keys=keys,
+                headers=headers,
+                partition=partition,
+                codec=codec,
             )
         )
 

@@ -88,6 +88,20 @@ def columns(messages: Any, keys: Any = None, headers: Any = None) -> Columns:
     return found
 
 
+def keys_of(messages: Any, key: Any, keys: Any) -> Any:
+    """The keys of messages, where ``key`` is that of the only one."""
+    if key is None:
+        return keys
+    if keys is not None:
+        raise Invalid("key and keys say two things.", hint="key is for one message.")
+    if messages is not None and not isinstance(messages, _ONE):
+        raise Invalid(
+            f"key is for one message, got {type(messages).__name__}.",
+            hint="Give keys: one for each message.",
+        )
+    return [key]
+
+
 def encode(name: str, value: Any) -> bytes | None:
     """Text becomes UTF-8; everything but bytes and text is refused."""
     if value is None or isinstance(value, bytes):

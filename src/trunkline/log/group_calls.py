@@ -189,7 +189,7 @@ def lag(topic: str | None = None, group: str | None = None) -> Call[list[Lag]]:
     return Call("log_lag", {"topic": topic, "group_name": group}, many(Lag), safe_to_repeat=True)
 
 
-def delete_group(topic: str, group: str) -> Call[None]:
+def group_delete(topic: str, group: str) -> Call[None]:
     """Forget a group and its positions."""
     return Call("log_group_delete", {"topic": topic, "group_name": group}, nothing)
 

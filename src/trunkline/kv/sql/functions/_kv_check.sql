@@ -16,7 +16,7 @@ begin
     perform trunkline._kv_namespace_check(namespace);
   end if;
   if cardinality(keys) is null or array_position(keys, null) is not null or '' = any (keys) then
-    perform trunkline._raise('TL422', 'a key is a text of at least one letter, got NULL or nothing.');
+    perform trunkline._raise('TL422', format('a key is a text of at least one letter, got %s.', case when '' = any (keys) then 'an empty one' else 'NULL' end));
   end if;
   select k into bad from unnest(keys) k where octet_length(k) > longest limit 1;
   if found then

@@ -13,11 +13,11 @@ begin
     perform trunkline._raise('TL404', format('%s is not a live table.', coalesce(new.relation::text, 'NULL')), 'Its owner makes it one with live_watch().');
   end if;
   allowed := (select a.columns from trunkline.live_access(new.relation, new.role) a);
-  new.changes := array(select c from unnest(array['created', 'updated', 'deleted', 'left']) c where c = any (new.changes));
-  bad := (select c from unnest(new.changes) c where c is null or c <> all (array['created', 'updated', 'deleted', 'left']) limit 1);
+  bad := (select coalesce('"' || left(c, 80) || '"', 'NULL') from unnest(new.changes) c where c is null or c <> all (array['created', 'updated', 'deleted', 'left']) limit 1);
   if new.changes = '{}' or bad is not null then
-    perform trunkline._raise('TL422', 'changes are some of created, updated, deleted and left.');
+    perform trunkline._raise('TL422', format('changes are some of created, updated, deleted and left, got %s.', coalesce(bad, 'none')));
   end if;
+  new.changes := array(select c from unnest(array['created', 'updated', 'deleted', 'left']) c where c = any (new.changes));
   wanted := trunkline._live_condition(new.relation, new.condition);
   bad := (select c from unnest(new.columns) c where c is null or not exists (select from trunkline._live_column(new.relation) k where k.name = c) limit 1);
   if bad is not null or new.columns = '{}' then

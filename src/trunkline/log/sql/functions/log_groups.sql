@@ -1,10 +1,11 @@
 /* Groups, partition by partition: what is done, what is there, how far behind, who owns it.  lost are messages that have left, from
    the database and not to an archive, before they were done: the group gets TL410 there.
    Nobody is behind on offsets that compaction took, if nothing is left after them.
-   For a shared group "done" ends before the first claim in flight. */
+   For a shared group "done" ends before the first claim in flight.  TL404 for a name that there is not. */
 create or replace function trunkline.log_groups(topic text default null, group_name text default null)
 returns table (topic text, group_name text, mode text, partition int, up_to bigint, last_offset bigint, lag bigint, lost bigint, claims int, epoch bigint, process uuid, process_name text, moved_at timestamptz)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select trunkline._log_group_named($1, $2);
   select t.topic, g.group_name, g.mode, p.partition, d.done, e.tail,
          case when t.compact and e.tail > d.done and trunkline._log_done_after(t.topic, p, d.done) then 0 else e.tail - d.done end,
          greatest(trunkline._log_first(p) - 1 - d.done, 0),

@@ -1,4 +1,4 @@
-/* How far each group is behind, in messages; lost are those of them that have left before they were done. */
+/* How far each group is behind, in messages; lost are those of them that have left before they were done.  TL404 for a name that there is not. */
 create or replace function trunkline.log_lag(topic text default null, group_name text default null)
 returns table (topic text, group_name text, lag bigint, lost bigint, partitions int, owned int)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$

@@ -1,0 +1,35 @@
+"""How commands show their help: as it is usual, whatever Typer makes of types and arguments."""
+
+import re
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+class _Usual:
+    """Flags have no type beside them, and what is required no braces around it."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for option in params:
+            if getattr(option, "is_flag", False):
+                option.metavar = ""
+        return params
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        pieces: list[str] = super().collect_usage_pieces(ctx)  # type: ignore[misc]
+        return [re.sub(r"^\{(.*)\}", r"\1", piece) for piece in pieces]
+
+
+class Command(_Usual, TyperCommand):
+    """One command."""
+
+
+class Group(_Usual, TyperGroup):
+    """Commands under one name."""
+
+
+def commands(help: str) -> typer.Typer:  # noqa: A002 - as in Typer
+    """Commands under one name, which shows its help where none of them is named."""
+    return typer.Typer(cls=Group, help=help, no_args_is_help=True)
