@@ -116,7 +116,7 @@ async def effects(tl: Platform) -> list[tuple[int, int, str]]:
 
 
 async def owners(tl: Platform) -> list[Any]:
-    return [position.process for position in await tl.log.groups("orders", "g")]
+    return [each.process for each in await tl.log.groups("orders") if each.group_name == "g"]
 
 
 async def stored(tl: Platform, partitions: int) -> list[tuple[int, int, str]]:
