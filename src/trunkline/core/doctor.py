@@ -125,6 +125,25 @@ def check_connection(connection: Connection) -> Iterator[Finding]:
 
 def check_isolation(connection: Connection) -> Iterator[Finding]:
     """Do transactions see what was committed before each of their statements, as calls need it?"""
+    row = connection.execute(
+        "select reset_val from pg_settings where name = 'default_transaction_isolation'"
+    ).fetchone()
+    (level,) = row or ("",)
+    if level in {"repeatable read", "serializable"}:
+        yield Finding(
+            "isolation",
+            State.WARN,
+            f"transactions are {level} by default, in which many calls are refused (TL400)",
+            "Clients of ours change that for their sessions, but not behind a transaction pooler,"
+            f" and psql does not: alter role {sql.Identifier(connection.info.user).as_string()}"
+            " set default_transaction_isolation = 'read committed'",
+        )
+    else:
+        yield Finding("isolation", State.OK, f"{level} by default")
+
+
+def check_durability(connection: Connection) -> Iterator[Finding]:
+    """Does the server keep what it acknowledged?"""
     # what others get: sessions of ours raise it for themselves
     rows = connection.execute(
         "select name from pg_settings where name = any (%s) and reset_val = 'off'", [list(_DURABLE)]
