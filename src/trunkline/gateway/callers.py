@@ -86,6 +86,11 @@ class Caller:
         """What wakes streams."""
         return self._callers.gateway.platform.listener
 
+    @property
+    def stopping(self) -> bool:
+        """Whether nobody should wait for anything any more."""
+        return self._callers.gateway.stopping.is_set()
+
     def notify(self, *keys: str) -> None:
         """Wake those who wait for these."""
         for key in keys:

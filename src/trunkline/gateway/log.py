@@ -1,4 +1,4 @@
-"""``/v1/log``: topics, their messages and groups."""
+"""``/v1/log``: topics and their messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trunkline.gateway.callers import Me  # noqa: TC001 - read by FastAPI
 from trunkline.gateway.gateway import HEARTBEAT
 from trunkline.gateway.log_stream import LogItem, LogStream
 from trunkline.gateway.rendering import Answer, content, row, rows
-from trunkline.log import calls, group_calls
+from trunkline.log import calls
 from trunkline.log.decoding import decode
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 router = APIRouter(prefix="/v1/log", tags=["log"])
 
 Topic = Annotated[str, Path(description="The topic.", examples=["orders"])]
-Group = Annotated[str, Path(description="The group.", examples=["billing"])]
 
 _FETCH_BYTES = 1 << 20
 
@@ -51,13 +50,6 @@ class Alteration(Body):
     codec: str | None = None
     early_release: bool | None = None
     archive: bool | None = None
-
-
-class Seek(Body):
-    """Where a group goes on."""
-
-    to: Annotated[str, Field(description="earliest, hot, latest, an offset or a time.")]
-    partition: Annotated[int | None, Field(description="None: all.")] = None
 
 
 class Trim(Body):
@@ -141,7 +133,7 @@ async def read(
         messages += part.messages(topic, partition)
         whole = part.skip + part.take == part.n
         after = 1 + (part.last_offset if whole else part.offsets[-1])
-    return Answer({"messages": [_told(message) for message in messages], "next": str(after)})
+    return Answer({"messages": [told(message) for message in messages], "next": str(after)})
 
 
 @router.get("/{topic}/stream", summary="Follow a topic")
@@ -171,33 +163,6 @@ async def stream(
     return await me.follow(found, _frame)
 
 
-@router.get("/{topic}/groups", summary="The groups of a topic")
-async def groups(me: Me, topic: Topic, group: str | None = None) -> Response:
-    """By partition: what is done, what is there, how far behind, who owns it."""
-    return Answer(rows(await me.run(group_calls.groups(topic, group))))
-
-
-@router.get("/{topic}/lag", summary="How far groups are behind")
-async def lag(me: Me, topic: Topic, group: str | None = None) -> Response:
-    """In messages."""
-    return Answer(rows(await me.run(group_calls.lag(topic, group))))
-
-
-@router.delete("/{topic}/groups/{group}", summary="Delete a group", status_code=204)
-async def delete_group(me: Me, topic: Topic, group: Group) -> Response:
-    """With its positions."""
-    await me.run(group_calls.group_delete(topic, group))
-    return Response(status_code=204)
-
-
-@router.post("/{topic}/groups/{group}/seek", summary="Move a group")
-async def seek(me: Me, topic: Topic, group: Group, where: Seek) -> Response:
-    """Answers the offset with which it goes on, by partition."""
-    call = group_calls.seek(topic, group, start(where.to, name="to"), partition=where.partition)
-    moved = await me.run(call)
-    return Answer([{"partition": to, "next": str(offset)} for to, offset in moved.items()])
-
-
 @router.post("/{topic}/trim", summary="Forget messages")
 async def trim(me: Me, topic: Topic, what: Trim) -> Response:
     """Everything before an offset; answers the first offset there is."""
@@ -205,7 +170,8 @@ async def trim(me: Me, topic: Topic, what: Trim) -> Response:
     return Answer({"partition": what.partition, "first_offset": str(first)})
 
 
-def _told(message: Message) -> dict[str, Any]:
+def told(message: Message) -> dict[str, Any]:
+    """A message as it is answered."""
     return {
         "partition": message.partition,
         "offset": str(message.offset),
@@ -217,4 +183,4 @@ def _told(message: Message) -> dict[str, Any]:
 
 
 def _frame(item: LogItem) -> str:
-    return sse.frame(_told(item.message), token=item.token)
+    return sse.frame(told(item.message), token=item.token)

@@ -13,6 +13,7 @@ from trunkline.gateway import (
     kv,
     log,
     log_dead,
+    log_groups,
     tube,
     webhooks,
 )
@@ -28,5 +29,9 @@ if TYPE_CHECKING:
 def add_to(app: FastAPI, gateway: Gateway) -> None:
     """Add the routes to the application."""
     app.state.callers = Callers(gateway)
-    for part in (log, log_dead, broker, broker_groups, broker_subscriptions, webhooks, tube, kv):
+    for part in (
+        *(log, log_dead, log_groups),
+        *(broker, broker_groups, broker_subscriptions),
+        *(webhooks, tube, kv),
+    ):
         app.include_router(part.router, dependencies=[Depends(known_parameters)])

@@ -12,18 +12,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from trunkline.core import telemetry
 from trunkline.core.errors import (
     Invalid,
     LeaseLost,
-    PositionTrimmed,
     TrunklineError,
     Unavailable,
-    UnsupportedCodec,
 )
 from trunkline.core.lease import GOODBYE_WITHIN
-from trunkline.log import calls, dead_calls, group_calls
+from trunkline.log import calls, group_calls
 from trunkline.log.archived import ArchivedReader, can_read, fetch
+from trunkline.log.burying import bury
 from trunkline.log.consumer import Batch, Consumer, Reader
 from trunkline.log.decoding import DecodedBatch, decode
 
@@ -31,10 +29,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from trunkline.core.calls import Call
-    from trunkline.log.models import Claim, Topic
-
-
-logger = telemetry.get_logger(__name__)
+    from trunkline.log.models import Claim, Message, Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +97,13 @@ class SharedConsumer(Consumer):
         """A claim as a batch; None when it was a dead letter, or compaction has emptied it."""
         at_most_once = self._reader.at_most_once  # then it is done already, and given all the same
         if claim.attempts > self._reader.max_attempts and not at_most_once:
-            with suppress(LeaseLost):  # it is buried, or somebody else does it
-                await self._bury(partition, claim)
+
+            async def read() -> list[Message]:
+                found = await self._read(partition, claim)
+                return [message for part in found for message in part.messages(topic, partition)]
+
+            topic, group = self.topic, self.group
+            await bury(self._reader.db, topic, group, partition, claim, read)
             return None
         parts = await self._read(partition, claim)
         if not parts and not at_most_once:
@@ -204,28 +204,6 @@ class SharedConsumer(Consumer):
             for cache in self._cache.values():
                 cache.clear()
         self._history = history
-
-    async def _bury(self, partition: int, claim: Claim) -> None:
-        """Make a message that failed too often a dead letter."""
-        run, place = self._reader.db.run, (self.topic, self.group, partition, claim.claim)
-        try:
-            letters = await run(dead_calls.bury(*place))
-        except (UnsupportedCodec, PositionTrimmed):  # compressed or archived: SQL cannot read it
-            letters = {}
-            for part in await self._read(partition, claim):  # it holds one message
-                for message in part.messages(self.topic, partition):
-                    letters = await run(dead_calls.bury(*place, message=message))
-        for offset, letter in letters.items():
-            logger.warning(
-                "dead letter",
-                topic=self.topic,
-                group=self.group,
-                partition=partition,
-                offset=offset,
-                attempts=claim.attempts - 1,
-                reason=claim.reason,
-                letter=letter,
-            )
 
     async def _leave(self) -> None:
         at_most_once = self._reader.at_most_once
