@@ -305,16 +305,8 @@ async def dead_letter(web: Web, fresh: str) -> str:
     await publish(web, fresh, {"n": 1}, key="k")
     await matched(web)
     (event,) = (await web.ask("POST", f"/v1/broker/groups/{fresh}/read"))["events"]
-    process = await web.platform.broker.process()
-    async with web.platform.transaction() as on:
-        joined = await on.execute(
-            "select lane, epoch from trunkline.broker_join(%s, '', %s)", (fresh, process)
-        )
-        epochs = dict(await joined.fetchall())
-        await on.execute(
-            "select trunkline.broker_fail(%s, '', %s, %s, %s::bigint[], 'no')",
-            (fresh, event["lane"], epochs[event["lane"]], [int(event["up_to"])]),
-        )
+    bad = {"lane": event["lane"], "deliveries": [event["up_to"]], "error": "no"}
+    await web.ask("POST", f"/v1/broker/groups/{fresh}/fail", json=bad)
     (letter,) = (await web.ask("GET", "/v1/broker/dead", params={"group": fresh}))["letters"]
     number: str = letter["retry"]
     return number

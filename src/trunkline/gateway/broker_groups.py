@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
-from uuid import uuid4
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
 from trunkline.broker import calls, handler_calls
-from trunkline.core import lease
-from trunkline.core.errors import Conflict, Invalid
+from trunkline.core.errors import Invalid
 from trunkline.gateway.bodies import Body, Number, start
-from trunkline.gateway.callers import Caller, Me  # noqa: TC001 - read by FastAPI
+from trunkline.gateway.callers import Me  # noqa: TC001 - read by FastAPI
 from trunkline.gateway.rendering import Answer, page, row, rows
 
 router = APIRouter(prefix="/v1/broker", tags=["broker"])
@@ -28,26 +26,6 @@ class GroupSettings(Body):
     """How a group shares its work."""
 
     lanes: Annotated[int | None, Field(ge=1, le=64, description="None: as it is.")] = None
-
-
-class Read(Body):
-    """Which events are read."""
-
-    handler: str = ""
-    lane: Annotated[int | None, Field(description="None: all.")] = None
-    from_delivery: Annotated[Number | None, Field(description="None: after what is done.")] = None
-    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
-
-
-class Commit(Body):
-    """What is done."""
-
-    lane: int
-    up_to: Annotated[Number, Field(description="The last delivery that is done.")]
-    handler: str = ""
-    epoch: Annotated[
-        Number | None, Field(description="Of one who has joined; none: nobody may have the lane.")
-    ] = None
 
 
 class Seek(Body):
@@ -110,55 +88,10 @@ async def peek(
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> Response:
     """Events that wait for a handler; nothing is taken, and nobody registered."""
-    return await _read(
-        me, group, handler=handler, lane=lane, from_position=from_, max_events=limit, peek=True
+    call = calls.read(
+        group, handler=handler, lane=lane, from_position=from_, max_events=limit, peek=True
     )
-
-
-@router.post("/groups/{group}/read", summary="Read what waits")
-async def read(me: Me, group: Group, what: Read | None = None) -> Response:
-    """As looking; the first time also registers the handler, so that nothing leaves before it
-    was read. Commit what is done: until then the same events come again.
-    """
-    asked = what or Read()
-    return await _read(
-        me,
-        group,
-        handler=asked.handler,
-        lane=asked.lane,
-        from_position=asked.from_delivery,
-        max_events=asked.limit,
-    )
-
-
-async def _read(me: Caller, group: str, **asked: Any) -> Response:
-    call = calls.read(group, **asked)
     return Answer({"events": rows(await me.run(replace(call, json_text=True)))})
-
-
-@router.post("/groups/{group}/commit", summary="Say what is done", status_code=204)
-async def commit(me: Me, group: Group, what: Commit) -> Response:
-    """Everything of a lane up to a delivery; 409 while a worker has the lane, 423 with its epoch
-    over.
-    """
-    place = (group, what.handler, what.lane)
-    if what.epoch is not None:
-        await me.run(handler_calls.commit(*place, what.epoch, what.up_to))
-        return Response(status_code=204)
-    process = uuid4()
-    async with me.db.transaction() as on:
-        await me.db.run(lease.renew(process, lease.default_name()), on=on)
-        shares = await me.db.run(handler_calls.join(group, what.handler, process), on=on)
-        mine = {share.lane: share.epoch for share in shares}
-        if what.lane not in mine:
-            raise Conflict(
-                f'lane {what.lane} of group "{group}" is in the hands of a worker, or not there.',
-                hint="GET /v1/broker/lag tells.",
-            )
-        done = handler_calls.commit(*place, mine[what.lane], what.up_to)
-        await me.db.run(done, on=on)
-        await me.db.run(lease.end(process), on=on)
-    return Response(status_code=204)
 
 
 @router.post("/groups/{group}/seek", summary="Move a handler")

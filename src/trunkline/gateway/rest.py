@@ -9,6 +9,7 @@ from fastapi import Depends
 from trunkline.gateway import (
     broker,
     broker_groups,
+    broker_handlers,
     broker_subscriptions,
     kv,
     log,
@@ -31,7 +32,7 @@ def add_to(app: FastAPI, gateway: Gateway) -> None:
     app.state.callers = Callers(gateway)
     for part in (
         *(log, log_dead, log_groups),
-        *(broker, broker_groups, broker_subscriptions),
+        *(broker, broker_groups, broker_handlers, broker_subscriptions),
         *(webhooks, tube, kv),
     ):
         app.include_router(part.router, dependencies=[Depends(known_parameters)])
