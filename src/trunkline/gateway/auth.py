@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from trunkline.core.errors import BadRequest
+from trunkline.gateway.key_set import NO_TOKEN, KeySet
 from trunkline.gateway.problems import Unauthenticated
 
 if TYPE_CHECKING:
@@ -56,12 +57,13 @@ class Authenticator:
         self._own_role = own_role
         self._insecure = insecure
         self._keys = _keys(settings)
+        self.key_set = None if settings.jwt_jwks_url is None else KeySet(settings.jwt_jwks_url)
         if not (insecure or settings.open_to_somebody):
             raise BadRequest(
                 "nobody could ask anything: there is neither a key for tokens nor a role for "
                 "those without.",
-                hint="Set TRUNKLINE_JWT_SECRET, TRUNKLINE_JWT_PUBLIC_KEY or "
-                "TRUNKLINE_ANONYMOUS_ROLE; or, to try it, give --insecure.",
+                hint="Set TRUNKLINE_JWT_SECRET, TRUNKLINE_JWT_PUBLIC_KEY, TRUNKLINE_JWT_JWKS_URL "
+                "or TRUNKLINE_ANONYMOUS_ROLE; or, to try it, give --insecure.",
             )
         if settings.anonymous_role in {own_role, _NOBODY_ELSE}:
             raise BadRequest(
@@ -83,28 +85,36 @@ class Authenticator:
         )
 
     def _claims(self, token: str) -> dict[str, Any]:
-        if not self._keys:
+        if not self._keys and self.key_set is None:
             raise Unauthenticated(
                 "tokens are not accepted here.", hint="No key for them is configured. Send none."
             )
         wanted = self._settings
         try:
-            algorithm = str(jwt.get_unverified_header(token).get("alg"))
-            if algorithm not in self._keys:
-                raise jwt.InvalidAlgorithmError(f"it is signed with {algorithm}")
+            key, algorithm = self._key(jwt.get_unverified_header(token))
             return jwt.decode(
                 token,
-                self._keys[algorithm],
+                key,
                 algorithms=[algorithm],
                 audience=wanted.jwt_audience,
                 issuer=wanted.jwt_issuer,
                 leeway=_LEEWAY,
                 options={"verify_aud": wanted.jwt_audience is not None, "verify_sub": False},
             )
-        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        except NO_TOKEN as error:
             raise Unauthenticated(
                 f"the token is not valid: {str(error)[:200]}.", hint=self._expected()
             ) from None
+
+    def _key(self, header: dict[str, Any]) -> tuple[Any, str]:
+        """What verifies a token with this header, and by which algorithm."""
+        algorithm = str(header.get("alg"))
+        if algorithm in self._keys:
+            return self._keys[algorithm], algorithm
+        if self.key_set is None:
+            raise jwt.InvalidAlgorithmError(f"it is signed with {algorithm}")
+        found = self.key_set.find(header)
+        return found.key, found.algorithm
 
     def _of_claims(self, claims: dict[str, Any]) -> Identity:
         name = self._settings.jwt_role_claim
@@ -129,8 +139,9 @@ class Authenticator:
 
     def _expected(self) -> str:
         wanted = self._settings
+        signed = [*self._keys, *(() if self.key_set is None else ("a key of the issuer",))]
         parts = [
-            f"signed with {' or '.join(self._keys)}",
+            f"signed with {' or '.join(signed)}",
             "not expired",
             f'with a role in the claim "{wanted.jwt_role_claim}"',
         ]
@@ -177,6 +188,11 @@ def _keys(settings: GatewaySettings) -> dict[str, Any]:
     if settings.jwt_secret is not None:
         keys["HS256"] = settings.jwt_secret
     if (pem := settings.public_key) is not None:
+        if settings.jwt_jwks_url is not None:
+            raise BadRequest(
+                "TRUNKLINE_JWT_PUBLIC_KEY and TRUNKLINE_JWT_JWKS_URL are both set.",
+                hint="Set one of them: where keys are published, they are all there.",
+            )
         try:
             key = load_pem_public_key(pem.encode())
         except (ValueError, UnsupportedAlgorithm):

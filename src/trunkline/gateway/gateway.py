@@ -60,10 +60,17 @@ class Gateway:
 
     async def admit(self, token: str | None) -> Identity:
         """Who has this token, or none, and may act here; raises `Unauthenticated`."""
+        if token and self.authenticator.key_set is not None:
+            await self.authenticator.key_set.learn(token)
         identity = self.authenticator.identify(token)
         if self._roles is not None and identity.role is not None:
             await self._roles.check(identity.role)
         return identity
+
+    async def begin(self) -> None:
+        """Have what is needed to tell who asks."""
+        if self.authenticator.key_set is not None:
+            await self.authenticator.key_set.open()
 
     def open(
         self,
@@ -114,6 +121,8 @@ class Gateway:
         """End all streams in good order, and begin none."""
         self.stopping.set()
         await self.feeds.stop(within)
+        if self.authenticator.key_set is not None:
+            await self.authenticator.key_set.close()
 
     async def _look(self) -> None:
         try:

@@ -56,6 +56,7 @@ async def serve(
     gateway = Gateway(
         platform, settings, own_role=own_role, host=host, insecure=insecure, cors=cors
     )
+    await gateway.begin()
     # What uvicorn says otherwise has whole URLs in it, and they may have tokens; or is about
     # rubbish, of which anybody can send as much as he likes.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
@@ -24,6 +25,8 @@ class GatewaySettings(Settings):
 
     jwt_secret: str | None = Field(default=None, repr=False)
     jwt_public_key: str | None = None
+    jwt_jwks_url: str | None = None
+    """Where whoever signs tokens publishes his keys."""
     jwt_audience: str | None = None
     jwt_issuer: str | None = None
     jwt_role_claim: str = "role"
@@ -41,6 +44,18 @@ class GatewaySettings(Settings):
         if secret is not None and len(secret.encode()) < 32:
             raise ValueError("a secret for HS256 has 32 bytes or more")
         return secret
+
+    @field_validator("jwt_jwks_url")
+    @classmethod
+    def _of_the_web(cls, url: str | None) -> str | None:
+        try:
+            parts = None if url is None else urlsplit(url)
+            fits = parts is None or (parts.scheme in {"http", "https"} and bool(parts.hostname))
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ValueError("expected an address such as https://login.example/jwks.json")
+        return url
 
     @field_validator("jwt_settings", mode="before")
     @classmethod
@@ -85,4 +100,5 @@ class GatewaySettings(Settings):
     @property
     def open_to_somebody(self) -> bool:
         """Whether there is anybody who may ask at all."""
-        return bool(self.jwt_secret or self.jwt_public_key or self.anonymous_role)
+        keys = self.jwt_secret or self.jwt_public_key or self.jwt_jwks_url
+        return bool(keys or self.anonymous_role)
