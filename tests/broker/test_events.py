@@ -214,3 +214,23 @@ def test_ids_as_text_sort_by_time_and_number_and_tell_the_time(session: Session)
 def test_rubbish_is_not_taken_for_an_id(session: Session, statement: str) -> None:
     with refused("TL422"):
         session.execute(f"select trunkline.{statement}")
+
+
+def test_the_first_event_that_no_tick_has_seen_waits_until_one_does(
+    session: Session, other: Session
+) -> None:
+    def waits() -> bool:
+        return bool(ask(session, "select trunkline.broker_unnumbered() > '0'"))
+
+    assert not waits()
+    publish(session, "a", 1)
+    publish(other, "a", 2)
+    assert waits()
+    tick(session)
+    assert not waits()  # what is not committed does not count
+    other.commit()
+    assert waits()
+    tick(session)
+    assert not waits()
+    publish(session, "a", 3)
+    assert waits()

@@ -339,6 +339,8 @@ def test_only_the_subscriptions_to_blame_are_quarantined(session: Session) -> No
 
     blamed = [by for by, number in subscriptions.items() if quarantined(session, number)]
     assert blamed == [0]
+    [shown] = called(session, "broker_quarantined")
+    assert shown == {"group_name": "by 0", "subscriptions": 1}
     for by in (1, 2, 3):
         assert received(session, f"by {by}") == [{"n": 6}]
 
@@ -560,10 +562,13 @@ def test_a_subscription_that_was_held_is_shown_in_quarantine_and_can_be_resumed_
         1,
     )
 
+    assert [group["subscriptions"] for group in called(session, "broker_quarantined")] == [1]
+
     other.rollback()
 
     call(session, "broker_resume", subscription=bad)
     assert received(session) == [1]
+    assert list(called(session, "broker_quarantined")) == []
 
 
 def test_what_a_subscription_that_is_set_aside_has_not_seen_stays(

@@ -710,3 +710,32 @@ def test_progress_in_a_snapshot_that_does_not_see_the_messages_is_to_be_tried_ag
     call(old, "log_progress", **noted)
     old.commit()
     assert position(session, "spark") == 12
+
+
+# How far behind
+
+
+def behind(session: Session) -> tuple[int, timedelta]:
+    ((*_, lag, age),) = call(session, "log_behind", topic=TOPIC, group_name="billing")
+    return lag, age
+
+
+def test_a_group_is_behind_for_as_long_as_the_first_message_waits_that_it_has_not_done(
+    session: Session,
+) -> None:
+    create(session)
+    (share,) = join(session, process(session))
+    assert behind(session) == (0, timedelta(0))
+    for hours in (2, 1):
+        fill(session, 5)
+        segment = ask(session, "select max(segment_id) from trunkline.log_segment")
+        session.execute(f"update trunkline.log_segment_{segment} set at = at - interval '{hours}h'")
+        seal(session)
+    fill(session, 5)
+    for up_to, lag, hours in ((0, 15, 2), (4, 11, 2), (5, 10, 1), (10, 5, 0)):
+        commit(session, share, up_to)
+        found, age = behind(session)
+        assert (found, age // timedelta(hours=1)) == (lag, hours)
+        assert age > timedelta(0)
+    commit(session, share, 15)
+    assert behind(session) == (0, timedelta(0))

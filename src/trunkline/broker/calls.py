@@ -300,6 +300,21 @@ def unmatched() -> Call[Unmatched]:
     return Call("broker_unmatched", {}, one(Unmatched), safe_to_repeat=True)
 
 
+def unnumbered() -> Call[timedelta]:
+    """For how long the first event has waited that is not numbered yet."""
+    return Call("broker_unnumbered", {}, scalar, safe_to_repeat=True)
+
+
+def quarantined() -> Call[dict[str, int]]:
+    """How many subscriptions are in quarantine, by group."""
+    return Call(
+        "broker_quarantined",
+        {},
+        lambda rows: {row["group_name"]: row["subscriptions"] for row in rows},
+        safe_to_repeat=True,
+    )
+
+
 def conditions() -> Call[list[Condition]]:
     """Distinct conditions and how many subscriptions have them."""
     return Call("broker_conditions", {}, many(Condition), safe_to_repeat=True)

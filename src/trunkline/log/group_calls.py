@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trunkline.core.calls import Call, many, moment, nothing, scalar
 from trunkline.core.errors import Invalid
 from trunkline.core.notes import Note
-from trunkline.log.models import Assignment, Claim, Lag, Position, Start
+from trunkline.log.models import Assignment, Behind, Claim, Lag, Position, Start
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -187,6 +187,13 @@ def groups(topic: str | None = None, group: str | None = None) -> Call[list[Posi
 def lag(topic: str | None = None, group: str | None = None) -> Call[list[Lag]]:
     """How far each group is behind, in messages."""
     return Call("log_lag", {"topic": topic, "group_name": group}, many(Lag), safe_to_repeat=True)
+
+
+def behind(topic: str | None = None, group: str | None = None) -> Call[list[Behind]]:
+    """How far groups are behind by partition: in messages, and for how long."""
+    return Call(
+        "log_behind", {"topic": topic, "group_name": group}, many(Behind), safe_to_repeat=True
+    )
 
 
 def group_delete(topic: str, group: str) -> Call[None]:

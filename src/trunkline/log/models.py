@@ -260,6 +260,19 @@ class Lag:
 
 
 @dataclass(frozen=True, slots=True)
+class Behind:
+    """How far a group is behind on a partition; ``age`` is for how long."""
+
+    topic: str
+    group_name: str
+    partition: int
+    up_to: int
+    last_offset: int
+    lag: int
+    age: timedelta
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """What a verification found in a partition; ``problem`` is None when it is whole."""
 
