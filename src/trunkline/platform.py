@@ -105,6 +105,7 @@ class Platform:
             last.push_async_callback(self._lease.close)
             last.push_async_callback(self.broker.close)
             last.push_async_callback(self.live.close)
+            last.push_async_callback(self.kv.close)
             await self.log.close()
 
     async def _leave_server(self) -> None:
@@ -128,16 +129,12 @@ class SyncPlatform:
         self._portal = Portal()
         self._closed = False
         atexit.register(self.close)
-
-        async def make() -> Platform:
-            return Platform(target, settings, name=name)
-
-        self._platform = self._portal.call(make())
+        self._platform = self._portal.ask(Platform, target, settings, name=name)
         self.log = SyncLog(self.db, self._portal, self._platform.log)
         self.broker = SyncBroker(self.db, self._portal, self._platform.broker)
-        self.live = SyncLive(self.db)
+        self.live = SyncLive(self.db, self._portal, self._platform.live)
         self.tube = SyncTubes(self.db)
-        self.kv = SyncKv(self.db)
+        self.kv = SyncKv(self.db, self._portal, self._platform.kv)
 
     @property
     def dsn(self) -> str:

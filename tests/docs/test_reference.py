@@ -16,7 +16,6 @@ from tests.docs.page import blocks
 from trunkline.core import errors
 from trunkline.core.settings import Settings
 from trunkline.gateway.settings import GatewaySettings
-from trunkline.log.client import Log, SyncLog
 from trunkline.spark.options import Options
 from trunkline.spark.session import SOURCES
 from trunkline.spark.sink import SinkOptions
@@ -80,13 +79,6 @@ def test_every_error_has_a_paragraph() -> None:
     for name, kind in vars(errors).items():
         if inspect.isclass(kind) and issubclass(kind, errors.TrunklineError):
             assert name == "TrunklineError" or f"{name}\n" in page, name
-
-
-def test_the_blocking_log_has_what_the_asynchronous_one_has() -> None:
-    def public(kind: type) -> set[str]:
-        return {name for name in vars(kind) if not name.startswith("_")} - {"close"}
-
-    assert public(SyncLog) == public(Log)
 
 
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.stem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import signal
 import subprocess
@@ -28,15 +27,12 @@ from trunkline import (
     Unavailable,
 )
 from trunkline.log import calls
-from trunkline.log.assigned import AssignedConsumer
-from trunkline.log.blocking import SyncBatch, SyncConsumer, SyncProducer
-from trunkline.log.client import Log, SyncLog
-from trunkline.log.consumer import Batch
-from trunkline.log.producer import Producer
 from trunkline.testing import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from trunkline.log.blocking import SyncBatch, SyncConsumer
 
 THREE = [b"a", b"b", b"c"]
 
@@ -83,38 +79,6 @@ def poll(consumer: SyncConsumer) -> SyncBatch:
 
 def numbers(batch: SyncBatch) -> list[int]:
     return [int(value or b"") for value in batch.values]
-
-
-def public(kind: type) -> dict[str, list[str] | None]:
-    """Names of a class, those that are called with the names of their parameters."""
-    found: dict[str, list[str] | None] = {}
-    for name in dir(kind):
-        member = inspect.getattr_static(kind, name)
-        if not name.startswith("_"):
-            found[name] = list(inspect.signature(member).parameters) if callable(member) else None
-    return found
-
-
-@pytest.mark.parametrize(
-    ("twin", "original", "beyond"),
-    [
-        (SyncLog, Log, {"close"}),
-        (SyncBatch, Batch, set()),
-        (SyncConsumer, AssignedConsumer, {"settle", "settled", "settlement", "lost", "process"}),
-        (SyncProducer, Producer, {"append"}),
-        (SyncPlatform, trunkline.Platform, {"services", "listener", "notifier"}),
-    ],
-    ids=lambda kind: getattr(kind, "__name__", ""),
-)
-def test_a_twin_has_the_same_words(twin: type, original: type, beyond: set[str]) -> None:
-    mine, theirs = public(twin), public(original)
-    internal = (
-        {"call", "commit", "release", "extend", "settle_soon"} if twin is SyncConsumer else set()
-    )
-    assert set(theirs) - set(mine) - internal == beyond
-    loose = {"consume", "producer"}  # they pass their options on
-    for name in set(mine) & set(theirs) - internal - loose:
-        assert mine[name] == theirs[name], name
 
 
 def test_appends_and_reads_as_the_other_does(tl: SyncPlatform) -> None:

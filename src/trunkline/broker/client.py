@@ -14,6 +14,7 @@ from trunkline.broker import (
     watch_calls,
     webhook_calls,
 )
+from trunkline.broker.blocking import SyncStream
 from trunkline.broker.enqueue import Enqueuer
 from trunkline.broker.forwarder import BrokerForwarder
 from trunkline.broker.handlers import Handler, condition_text
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.attempts import Attempt, Shared
     from trunkline.broker.handlers import Condition, Pattern
+    from trunkline.broker.stream import StreamEvent
     from trunkline.core.db import AsyncDb, Db
     from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener
@@ -442,3 +444,25 @@ class SyncBroker(SyncFace):
     subscriptions = blocking(subscription_calls.subscriptions)
     explain = blocking(subscription_calls.explain)
     resume = blocking(subscription_calls.resume)
+
+    def stream(
+        self,
+        pattern: Pattern = None,
+        *,
+        condition: Condition = None,
+        params: Mapping[str, Any] | None = None,
+        after: str | None = None,
+        heartbeat: float = 15.0,
+        json_text: bool = False,
+    ) -> SyncStream[StreamEvent]:
+        """As `Broker.stream`: ``for event in tl.broker.stream("orders.*")``."""
+        made = self._portal.ask(
+            self._broker.stream,
+            pattern,
+            condition=condition,
+            params=params,
+            after=after,
+            heartbeat=heartbeat,
+            json_text=json_text,
+        )
+        return SyncStream(self._portal, made)

@@ -22,7 +22,7 @@ from trunkline.core.calls import as_json
 from trunkline.core.errors import Invalid, PositionTrimmed, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
     from datetime import datetime
 
     from trunkline.broker.models import Scanned
@@ -149,14 +149,19 @@ class EventStream:
 
     async def __aiter__(self) -> AsyncIterator[StreamEvent]:
         async for item in self.items():
-            if isinstance(item, StreamEvent):
-                yield item
-            elif isinstance(item, Reset):
-                if self._resumed:
-                    raise PositionTrimmed(item.reason, hint="Begin anew, without a token.")
-                logger.error("events lost", reason=item.reason)
+            event = self.told(item)
+            if event is not None:
+                yield event
 
-    async def items(self) -> AsyncIterator[StreamEvent | Heartbeat | Reset]:
+    def told(self, item: StreamEvent | Heartbeat | Reset) -> StreamEvent | None:
+        """What a loop is told of an item: the event, if it is one."""
+        if isinstance(item, Reset):
+            if self._resumed:
+                raise PositionTrimmed(item.reason, hint="Begin anew, without a token.")
+            logger.error("events lost", reason=item.reason)
+        return item if isinstance(item, StreamEvent) else None
+
+    async def items(self) -> AsyncGenerator[StreamEvent | Heartbeat | Reset, None]:
         """Events, a `Heartbeat` after every silence, a `Reset` where history is gone.
 
         Without a token to go on after, a `Heartbeat` comes first: whoever is cut off before the

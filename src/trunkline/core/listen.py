@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 
@@ -25,7 +24,7 @@ from trunkline.core.errors import Invalid, Unavailable, is_disconnect
 from trunkline.core.waiting import set_within
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
 
     Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 
@@ -45,12 +44,24 @@ logger = telemetry.get_logger(__name__)
 
 
 class Subscription:
-    """Hears the keys that begin with a prefix; ``tell`` is called with each, "" for any."""
+    """Hears the keys that begin with a prefix; ``tell`` is called with each, "" for any.
 
-    def __init__(self, prefix: str, tell: Callable[[str], None] | None = None):
+    A class and no generator: a loop that ends closes those that are open all at once, and one
+    that is open in another would fail.
+    """
+
+    def __init__(self, listener: Listener, prefix: str, tell: Callable[[str], None] | None):
         self.prefix = prefix
+        self._listener = listener
         self._tell = tell
         self._woken = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        self._listener.add(self)
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._listener.remove(self)
 
     @property
     def woken(self) -> bool:
@@ -91,23 +102,24 @@ class Listener:
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    @asynccontextmanager
-    async def subscribe(
-        self, prefix: str, tell: Callable[[str], None] | None = None
-    ) -> AsyncIterator[Subscription]:
+    def subscribe(self, prefix: str, tell: Callable[[str], None] | None = None) -> Subscription:
         """Hear of keys that begin with ``prefix`` inside the block."""
+        return Subscription(self, prefix, tell)
+
+    def add(self, subscription: Subscription) -> None:
+        """Tell a subscription what it wants to hear; called by it."""
         if self._task is None and not self._closed:
             self._task = asyncio.create_task(self._run(), name="listener")
-        subscription = Subscription(prefix, tell)
-        self._subscriptions.setdefault(prefix, set()).add(subscription)
-        self._lengths[len(prefix)] += 1
-        try:
-            yield subscription
-        finally:
-            self._lengths -= Counter([len(prefix)])
-            self._subscriptions[prefix].discard(subscription)
-            if not self._subscriptions[prefix]:
-                del self._subscriptions[prefix]
+        self._subscriptions.setdefault(subscription.prefix, set()).add(subscription)
+        self._lengths[len(subscription.prefix)] += 1
+
+    def remove(self, subscription: Subscription) -> None:
+        """Tell it no more; called by it."""
+        prefix = subscription.prefix
+        self._lengths -= Counter([len(prefix)])
+        self._subscriptions[prefix].discard(subscription)
+        if not self._subscriptions[prefix]:
+            del self._subscriptions[prefix]
 
     async def ready(self, timeout: float = 10.0) -> bool:
         """Wait until notifications are heard; False when that takes too long."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from trunkline.core.errors import BadRequest
 from trunkline.core.forking import is_forked, refuse_forked
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from concurrent.futures import Future
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Portal:
@@ -47,6 +48,14 @@ class Portal:
             return future.result()
         finally:
             future.cancel()
+
+    def ask(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a plain function in the portal's loop: what lives there is touched nowhere else."""
+
+        async def answer() -> T:
+            return function(*args, **kwargs)
+
+        return self.call(answer())
 
     def close(self) -> None:
         """Cancel what still runs and stop the loop. Safe to call twice."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trunkline.core.arguments import checked
+from trunkline.core.blocking import SyncIterator
 from trunkline.core.calls import (
     AsyncFace,
     SyncFace,
@@ -13,15 +14,17 @@ from trunkline.core.calls import (
     blocking,
     blocking_on,
 )
+from trunkline.core.errors import Unavailable
 from trunkline.kv import calls, parade_calls
 from trunkline.kv.services import KvReplicator, KvSequencer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from trunkline.core.db import AsyncDb, Db
     from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener
+    from trunkline.core.portal import Portal
     from trunkline.core.quiet import Commits
     from trunkline.core.service import Service
     from trunkline.kv.models import KvChange
@@ -36,6 +39,7 @@ class Kv(AsyncFace):
         self._db = db
         self._lease = lease
         self._listener = listener
+        self._closed = False
 
     get = awaited_on(calls.get)
     get_many = awaited_on(calls.get_many)
@@ -64,7 +68,7 @@ class Kv(AsyncFace):
     @checked
     def watch(
         self, prefix: str = "", *, namespace: str = "default", after: int | None = None
-    ) -> AsyncIterator[KvChange]:
+    ) -> AsyncGenerator[KvChange, None]:
         """Keys that begin with a prefix, as they change in any zone: ``async for``.
 
         From now on, or after a change that was seen. A key that changes often is told with what it
@@ -74,18 +78,22 @@ class Kv(AsyncFace):
 
     async def _watch(
         self, prefix: str, namespace: str, after: int | None
-    ) -> AsyncIterator[KvChange]:
+    ) -> AsyncGenerator[KvChange, None]:
         async with self._listener.subscribe("kv:") as woken:
-            reached = await self._db.run(calls.head()) if after is None else after
-            while True:
-                found, up_to = await self._db.run(
-                    calls.changes(reached, prefix=prefix, namespace=namespace)
-                )
-                for change in found:
-                    yield change
-                if up_to == reached:
-                    await woken.wait(_LOOK_EVERY)
-                reached = up_to
+            try:
+                reached = await self._db.run(calls.head()) if after is None else after
+                while not self._closed:
+                    found, up_to = await self._db.run(
+                        calls.changes(reached, prefix=prefix, namespace=namespace)
+                    )
+                    for change in found:
+                        yield change
+                    if up_to == reached:
+                        await woken.wait(_LOOK_EVERY)
+                    reached = up_to
+            except Unavailable:
+                if not self._closed:  # the end of the connection is the end of watching
+                    raise
 
     def services(self, commits: Commits | None = None) -> Sequence[Service]:
         """The background work of the store that ``trunkline up`` runs."""
@@ -94,12 +102,18 @@ class Kv(AsyncFace):
             KvReplicator(self._db, self._lease, self._listener),
         ]
 
+    async def close(self) -> None:
+        """End watching: those who loop stop after the changes at hand."""
+        self._closed = True
+
 
 class SyncKv(SyncFace):
-    """The blocking twin of `Kv`, without watching."""
+    """The blocking twin of `Kv`."""
 
-    def __init__(self, db: Db):
+    def __init__(self, db: Db, portal: Portal, kv: Kv):
         self._db = db
+        self._portal = portal
+        self._kv = kv
 
     get = blocking_on(calls.get)
     get_many = blocking_on(calls.get_many)
@@ -124,3 +138,10 @@ class SyncKv(SyncFace):
     peers = blocking(parade_calls.peers)
     status = blocking(parade_calls.status)
     held = blocking(parade_calls.held)
+
+    def watch(
+        self, prefix: str = "", *, namespace: str = "default", after: int | None = None
+    ) -> SyncIterator[KvChange]:
+        """As `Kv.watch`: ``for change in tl.kv.watch("user:")``; `close` ends it."""
+        made = self._portal.ask(self._kv.watch, prefix, namespace=namespace, after=after)
+        return SyncIterator(self._portal, made)

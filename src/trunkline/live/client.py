@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from trunkline.broker.blocking import SyncStream
 from trunkline.core.arguments import checked
 from trunkline.core.calls import AsyncFace, SyncFace, awaited, awaited_on, blocking, blocking_on
 from trunkline.core.errors import BadRequest, TrunklineError
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from trunkline.core.db import AsyncDb, Db
     from trunkline.core.lease import ProcessLease
     from trunkline.core.listen import Listener
+    from trunkline.core.portal import Portal
     from trunkline.core.service import Service
+    from trunkline.live.models import LiveBatch
 
 
 class Live(AsyncFace):
@@ -108,8 +111,10 @@ class Live(AsyncFace):
 class SyncLive(SyncFace):
     """The blocking twin of `Live`."""
 
-    def __init__(self, db: Db):
+    def __init__(self, db: Db, portal: Portal, live: Live):
         self._db = db
+        self._portal = portal
+        self._live = live
 
     watch = blocking(calls.watch)
     unwatch = blocking(calls.unwatch)
@@ -122,3 +127,29 @@ class SyncLive(SyncFace):
     subscriptions = blocking(calls.subscriptions)
     read = blocking(calls.read)
     visible = blocking(calls.visible)
+
+    def stream(
+        self,
+        relation: str,
+        *,
+        condition: Mapping[str, Any] | None = None,
+        changes: Iterable[str] | None = None,
+        columns: Iterable[str] | None = None,
+        after: str | None = None,
+        role: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        heartbeat: float = 15.0,
+    ) -> SyncStream[LiveBatch]:
+        """As `Live.stream`: ``for batch in tl.live.stream("app.contacts")``."""
+        made = self._portal.ask(
+            self._live.stream,
+            relation,
+            condition=condition,
+            changes=changes,
+            columns=columns,
+            after=after,
+            role=role,
+            settings=settings,
+            heartbeat=heartbeat,
+        )
+        return SyncStream(self._portal, made)

@@ -19,6 +19,7 @@ from trunkline.core.errors import (
     Invalid,
     PositionTrimmed,
     TrunklineError,
+    Unavailable,
 )
 from trunkline.core.execution import translated
 from trunkline.live import calls
@@ -144,10 +145,15 @@ class LiveStream:
 
     async def __aiter__(self) -> AsyncIterator[LiveBatch]:
         async for item in self.items():
-            if isinstance(item, LiveBatch):
-                yield item
-            elif isinstance(item, Reset):
-                raise PositionTrimmed(item.reason, hint="Load anew, and begin without a token.")
+            batch = self.told(item)
+            if batch is not None:
+                yield batch
+
+    def told(self, item: Item) -> LiveBatch | None:
+        """What a loop is told of an item: the batch, if it is one."""
+        if isinstance(item, Reset):
+            raise PositionTrimmed(item.reason, hint="Load anew, and begin without a token.")
+        return item if isinstance(item, LiveBatch) else None
 
     async def items(self) -> AsyncGenerator[Item, None]:
         """Batches, a `Heartbeat` after every silence, a `Reset` where history is gone.
@@ -159,13 +165,17 @@ class LiveStream:
         self._spoken = time.monotonic()
         if not self._resumed:
             yield Heartbeat(self.token or "")
-        while not self._closed:
-            mailbox = await self._fresh_mailbox()
-            start = await self._hub.join(mailbox)
-            async for item in self._catch_up(start):
-                yield item
-            async for item in self._live(mailbox):
-                yield item
+        try:
+            while not self._closed:
+                mailbox = await self._fresh_mailbox()
+                start = await self._hub.join(mailbox)
+                async for item in self._catch_up(start):
+                    yield item
+                async for item in self._live(mailbox):
+                    yield item
+        except Unavailable:
+            if not self._hub.closed:  # the end of the connection is the end of its streams
+                raise
 
     async def _fresh_mailbox(self) -> Mailbox:
         """A mailbox that nobody has put anything in, of a subscription that is there."""

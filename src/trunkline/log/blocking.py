@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from trunkline.core.errors import LeaseLost, PositionTrimmed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from datetime import timedelta
 
     import psycopg
@@ -64,7 +64,7 @@ class SyncBatch:
 
     def commit_soon(self) -> None:
         """Everything up to here is done, and committed while you go on."""
-        self._consumer.call(_told(self._batch.commit_soon))
+        self._consumer.ask(self._batch.commit_soon)
 
     def release(self, *, reason: str | None = None, retry_after: float = 0) -> None:
         """Not done: deliver it again."""
@@ -85,6 +85,7 @@ class SyncConsumer:
         self._consumer = consumer
         self._portal = portal
         self.call = portal.call
+        self.ask = portal.ask
 
     @property
     def assignment(self) -> list[int]:
@@ -114,9 +115,9 @@ class SyncConsumer:
             try:
                 self._db.run(call, on=on)
             except (LeaseLost, PositionTrimmed) as error:
-                self.call(_told(self._consumer.lost, batch, error))
+                self.ask(self._consumer.lost, batch, error)
                 raise
-            self.call(_told(self._consumer.settled, batch))
+            self.ask(self._consumer.settled, batch)
 
     def flush(self) -> None:
         """Wait until what was left to `SyncBatch.commit_soon` is durable."""
@@ -180,7 +181,3 @@ class SyncProducer:
         """Flush and refuse further sends, as the end of the connection does."""
         if not self._portal.closed:
             self._call(self._producer.close())
-
-
-async def _told(hear: Callable[..., None], *what: object) -> None:
-    hear(*what)

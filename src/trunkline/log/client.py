@@ -290,19 +290,12 @@ class SyncLog(SyncFace):
 
     def consume(self, topic: str, group: str, **options: Any) -> SyncConsumer:
         """As `Log.consume`: ``for batch in tl.log.consume("orders", "billing")``."""
-
-        async def make() -> Consumer:
-            return self._log.consume(topic, group, **options)
-
-        return SyncConsumer(self._db, self._portal, self._portal.call(make()))
+        consumer = self._portal.ask(self._log.consume, topic, group, **options)
+        return SyncConsumer(self._db, self._portal, consumer)
 
     def producer(self, topic: str | None = None, **options: Any) -> SyncProducer:
         """As `Log.producer`."""
-
-        async def make() -> Producer:
-            return self._log.producer(topic, **options)
-
-        return SyncProducer(self._portal, self._portal.call(make()))
+        return SyncProducer(self._portal, self._portal.ask(self._log.producer, topic, **options))
 
     @checked
     def read(
