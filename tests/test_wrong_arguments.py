@@ -22,7 +22,7 @@ from trunkline import (
     connect_sync,
 )
 from trunkline.broker.conditions import all_of
-from trunkline.testing import eventually, run_handlers, wait_until
+from trunkline.testing import crash_handlers, eventually, run_handlers, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -359,6 +359,8 @@ async def test_an_app_is_not_run_until_something_that_is_no_event(dsn: str) -> N
             app.platform.broker.worker(5)  # type: ignore[arg-type]
     with pytest.raises(Invalid, match=r"app is an App, got 5\."):
         await run_handlers(5)  # type: ignore[arg-type]
+    with pytest.raises(Invalid, match="app is text, got 5"):
+        await crash_handlers(5, [])  # type: ignore[arg-type]
 
 
 def test_waiting_for_what_cannot_be_called_is_refused_at_once() -> None:

@@ -16,13 +16,14 @@ import asyncio
 import sys
 from collections.abc import Callable
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from trunkline.broker import handlers
 from trunkline.broker.attempts import Shared
 from trunkline.core import telemetry
 from trunkline.core.arguments import checked
-from trunkline.core.errors import BadRequest, Conflict, Invalid
+from trunkline.core.errors import BadRequest, Conflict, Invalid, NotFound, TrunklineError
 from trunkline.core.maintain import Maintainer
 from trunkline.core.service import Supervisor
 from trunkline.core.settings import Settings
@@ -195,6 +196,10 @@ class App:
         """
         return self.platform.broker.stream(pattern, condition=condition, params=params, after=after)
 
+    def wrap(self, make: Callable[[Handler], Handler]) -> None:
+        """Put what is made of each handler in its place; before they are run."""
+        self._handlers = {place: make(handler) for place, handler in self._handlers.items()}
+
     async def register(self) -> None:
         """Make the subscriptions of all handlers: what is published from now on waits for them."""
         async with self.opened():
@@ -264,6 +269,35 @@ class App:
         finally:
             if ours:
                 await self.close()
+
+
+def load(path: str) -> App:
+    """The app with handlers that ``module:name`` names."""
+    module_name, separator, name = path.partition(":")
+    is_file = "/" in module_name or module_name.endswith(".py")
+    if is_file or not module_name or not separator or not name:
+        raise BadRequest(
+            f'expected module:app, got "{path}".',
+            hint="Name the module as an import does, for example shop.handlers:app",
+        )
+    try:
+        module = import_module(module_name)
+    except TrunklineError:
+        raise  # it says itself what is wrong, and what to do
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and f"{module_name}.".startswith(f"{missing}."):
+            raise NotFound(f"there is no module {missing}.", hint="Run it where it is.") from error
+        raise Invalid(
+            f"module {module_name} cannot be imported: {type(error).__name__}: {error}.",
+            hint="Run it again with --debug to see where.",
+        ) from error
+    app = getattr(module, name, None)
+    if not isinstance(app, App):
+        raise NotFound(f'module {module_name} has no App named "{name}".')
+    if not app.handlers:
+        raise Invalid(f"{path} has no handlers.", hint="Register them: @app.on(...)")
+    return app
 
 
 async def _run(

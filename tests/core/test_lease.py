@@ -72,6 +72,14 @@ def test_a_lease_ends_one_ttl_after_its_renewal(session: Session) -> None:
     assert not ask(session, living, [process, NOON + TTL])
 
 
+def test_a_lease_that_is_let_run_out_leaves_what_one_leaves_who_died(session: Session) -> None:
+    process = newcomer(session)  # of the year 2030: living
+    take(session, "r", process)
+    session.execute("select trunkline._lease_expire(%s)", [process])
+    assert not ask(session, "select trunkline._lease_living(%s)", [process])
+    assert column(session, "select process from trunkline.owner") == [process]
+
+
 def test_the_ttl_is_a_setting_that_counts_from_the_next_renewal_on(session: Session) -> None:
     process = newcomer(session)
     session.execute("select trunkline.config_set('lease.ttl', '5 minutes')")

@@ -119,8 +119,10 @@ def test_a_process_is_ended_by_who_started_it_or_by_an_admin(
     for may in (reader, admin, session):
         process = uuid4()
         reader.execute("select trunkline.lease_renew(%s)", [process])
-        with refused("TL403"):
-            writer.execute("select trunkline.lease_end(%s)", [process])
+        for end in ("lease_end", "_lease_expire"):
+            with refused("TL403"):
+                writer.execute(f"select trunkline.{end}(%s)", [process])
+        may.execute("select trunkline._lease_expire(%s)", [process])
         assert column(session, "select process from trunkline.lease") == [process]
         may.execute("select trunkline.lease_end(%s)", [process])
         assert column(session, "select process from trunkline.lease") == []

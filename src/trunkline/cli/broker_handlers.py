@@ -1,7 +1,8 @@
 """``trunkline broker worker`` and ``dead``: handlers at work, and what they left."""
 
+import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -10,9 +11,6 @@ from trunkline.cli.helping import commands
 from trunkline.cli.invocation import Invocation, command, flag, run_async
 from trunkline.cli.output import say
 from trunkline.core.words import counted
-
-if TYPE_CHECKING:
-    from trunkline.app import App
 
 dead = commands("Events that handlers failed with for good.")
 
@@ -141,12 +139,11 @@ def _each(
 
 
 async def _worker(invocation: Invocation, path: str, *, services: bool) -> None:
+    from trunkline.app import load
     from trunkline.core import migrate, telemetry
-    from trunkline.core.errors import Invalid
 
-    app = _load(path)
-    if not app.handlers:
-        raise Invalid(f"{path} has no handlers.", hint="Register them: @app.on(...)")
+    sys.path.insert(0, "")
+    app = load(path)
     named = Invocation(app.dsn) if invocation == Invocation() else invocation
     with named.target() as target:
         if target.server is not None:
@@ -154,37 +151,3 @@ async def _worker(invocation: Invocation, path: str, *, services: bool) -> None:
         telemetry.configure(invocation.settings().log_level)
         app.dsn = target.dsn
         await app.run(services=services)
-
-
-def _load(path: str) -> "App":
-    """The app that ``module:name`` names."""
-    import importlib
-    import sys
-
-    from trunkline.app import App
-    from trunkline.core.errors import BadRequest, Invalid, NotFound, TrunklineError
-
-    module_name, separator, name = path.partition(":")
-    is_file = "/" in module_name or module_name.endswith(".py")
-    if is_file or not module_name or not separator or not name:
-        raise BadRequest(
-            f'expected module:app, got "{path}".',
-            hint="Name the module as an import does, for example shop.handlers:app",
-        )
-    sys.path.insert(0, "")
-    try:
-        module = importlib.import_module(module_name)
-    except TrunklineError:
-        raise  # it says itself what is wrong, and what to do
-    except Exception as error:
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing and f"{module_name}.".startswith(f"{missing}."):
-            raise NotFound(f"there is no module {missing}.", hint="Run it where it is.") from error
-        raise Invalid(
-            f"module {module_name} cannot be imported: {type(error).__name__}: {error}.",
-            hint="Run it again with --debug to see where.",
-        ) from error
-    app = getattr(module, name, None)
-    if not isinstance(app, App):
-        raise NotFound(f'module {module_name} has no App named "{name}".')
-    return app

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from trunkline.core import telemetry
-from trunkline.core.calls import Call, scalar
+from trunkline.core.calls import Call, nothing, scalar
 from trunkline.core.errors import NotFound, TrunklineError, Unavailable
 
 if TYPE_CHECKING:
@@ -59,6 +59,11 @@ def rest(process: UUID) -> Call[timedelta | None]:
 def end(process: UUID) -> Call[int]:
     """A process leaves in good order: what it owned is free at once."""
     return Call("lease_end", {"process": process}, scalar, safe_to_repeat=True)
+
+
+def expire(process: UUID) -> Call[None]:
+    """Let the lease of a process run out now, as that of one that died."""
+    return Call("_lease_expire", {"process": process}, nothing, safe_to_repeat=True)
 
 
 def default_name() -> str:
