@@ -188,9 +188,6 @@ class _Crashes:
             try:
                 await eventually(lambda: self._over(process), timeout=math.inf)
                 ended = process.poll()
-                if ended is None and calls is None:
-                    process.terminate()
-                    await asyncio.to_thread(process.wait)
             finally:
                 process.kill()
         if ended is not None and (ended != -signal.SIGKILL or calls is None):
@@ -198,7 +195,16 @@ class _Crashes:
                 f"the process of {self._path} ended by itself, with {ended}.",
                 hint=f"It said: {files.log.read_text(errors='replace')[-_LAST_WORDS:]}",
             )
-        await self._bury(name, files.lines())
+        await self._end_sessions(name)
+        lines = files.lines()
+        for line in lines:
+            if "process" not in line:
+                continue
+            if calls is None:  # it has left nothing undone
+                await self._db.run(lease.end(UUID(line["process"])))
+            else:
+                await self._db.run(lease.expire(UUID(line["process"])))
+        self._note(lines)
 
     async def _over(self, process: subprocess.Popen[bytes]) -> bool:
         return process.poll() is not None or await self._settled()
@@ -222,14 +228,11 @@ class _Crashes:
             if (lag.group_name, lag.handler) in self._handlers
         ]
 
-    async def _bury(self, name: str, lines: list[dict[str, Any]]) -> None:
-        """Note what a process did, and end what it has left: its sessions, and its lease."""
+    def _note(self, lines: list[dict[str, Any]]) -> None:
+        """Remember the calls that a process has written down, and what it died over."""
         ends = {line["call"]: line for line in lines if "returned" in line}
         for line in lines:
-            if "process" in line:
-                await self._end_sessions(name)
-                await self._db.run(lease.expire(UUID(line["process"])))
-            elif "events" in line:
+            if "events" in line:
                 end = ends.get(line["call"])
                 if end is None or end is lines[-1]:
                     self._died_over.update(line["events"])
