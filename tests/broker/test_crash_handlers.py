@@ -61,7 +61,9 @@ async def test_an_effect_outside_the_transaction_is_seen_twice_and_one_inside_on
     session.execute("create table billed (n int); create table mailed (n int)")
     orders = [NewEvent("orders", n, "bad" if n == 5 else "good") for n in range(9)]
 
-    report = await crash_handlers("crashing_shop:app", orders, times=2, seed=FIRST_RETURNED)
+    report = await crash_handlers(
+        "crashing_shop:app", orders, times=2, seed=FIRST_RETURNED, timeout=100
+    )
 
     good = [n for n in range(9) if n != 5]
     assert sorted(column(session, "select n from billed")) == good
