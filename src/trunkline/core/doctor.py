@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg import sql
 
 from trunkline.core import migrate
 from trunkline.core.calls import Call
