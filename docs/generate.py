@@ -82,7 +82,7 @@ THEMES = {
         "Events": "publish publish_many topic events head event_id_text event_time why",
         "Numbering": "tick release next_due unnumbered",
         "Subscriptions": "subscribe unsubscribe subscriptions explain resume topic_matches hold",
-        "Groups": "group group_delete handler_delete groups lag seek join leave",
+        "Groups": "group group_delete handler_delete groups lag seek progress join leave",
         "Reading": "read commit fetch look deliveries scan ends",
         "Retries and dead letters": "fail park retries retried trial "
         "dead_list dead_show dead_retry dead_discard",
@@ -298,7 +298,8 @@ def public_names(capability: str) -> list[str]:
 
 
 def full_name(capability: str, short: str) -> str:
-    return short if capability == "core" or short in routines() else f"{capability}_{short}"
+    long = f"{capability}_{short}"
+    return long if long in routines() else short
 
 
 def themes_of(capability: str) -> dict[str, list[str]]:

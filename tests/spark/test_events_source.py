@@ -9,9 +9,12 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from tests.broker.groups import match, subscribe
+from tests.fixtures.asking import ask, call, called
 from tests.fixtures.postgres import new_database
 
-from trunkline.core.errors import Invalid, NotFound, PositionTrimmed
+from trunkline.core.errors import Conflict, Invalid, NotFound, PositionTrimmed, Unavailable
+from trunkline.spark import events_group
 from trunkline.spark.events_source import EventsPartition, EventsSource
 
 if TYPE_CHECKING:
@@ -141,6 +144,9 @@ def test_the_deliveries_of_a_group_come_with_their_number_and_subscription(
         ({"startingOffsets": "99"}, "the last position is 5"),
         ({"startingOffsets": "3", "endingOffsets": "2"}, "after its end"),
         ({"maxEventsPerTrigger": "5"}, "not for a batch"),
+        ({"groupId": "lake"}, "groupId is not for a batch"),
+        ({"groupId": "lake", "group": "billing"}, "contradict each other"),
+        ({"groupId": "lake", "startingOffsets": "3"}, "earliest or latest"),
         ({"topics": "order"}, "there is no option topics"),
     ],
 )
@@ -197,6 +203,109 @@ def test_events_that_have_left_stop_a_reader_unless_it_may_go_on(dsn: str) -> No
     assert read(reader(dsn, startingOffsets="1", endingOffsets="4", failOnDataLoss="false")) == []
 
 
+# A stream with a group of its own
+
+
+@pytest.fixture
+def session(dsn: str) -> Iterator[Session]:
+    with psycopg.connect(dsn, autocommit=True) as opened:
+        yield opened
+
+
+def waiting(session: Session, group: str = "lake") -> int:
+    return sum(row["waiting"] for row in called(session, "broker_lag", group_name=group))
+
+
+def payloads(made: EventsStreamReader, start: Any, end: Any) -> list[Any]:
+    rows = [
+        row
+        for part in made.partitions(start, end)
+        for batch in made.read(part)
+        for row in batch.to_pylist()
+    ]
+    return [json.loads(row["payload"]) for row in rows]
+
+
+def test_what_a_stream_has_not_read_is_kept_for_its_group_and_shows_as_its_lag(
+    dsn: str, session: Session
+) -> None:
+    publish(session, "order", 1)
+    match(session)
+    made = stream_reader(dsn, groupId="lake", subscribe="order", startingOffsets="earliest")
+    start = made.initialOffset()
+    for name, value in (("maintain.settle", "0"), ("broker.retention", "0")):
+        call(session, "config_set", name=name, value=value)
+    session.execute("update trunkline.config set value = '1ms' where name ~ '^ring.*rotate_every'")
+    publish(session, "visit", "not wanted")
+    publish(session, "order", 2)
+    match(session)
+    for _ in range(3):
+        session.execute("call trunkline.maintain()")
+
+    first = made.latestOffset(start, ReadAllAvailable())
+    assert payloads(made, start, first) == [1, 2]
+    assert waiting(session) == 2
+
+    publish(session, "order", 3)
+    match(session)
+    again = stream_reader(dsn, groupId="lake", subscribe="order")
+    assert payloads(again, start, first) == [1, 2]
+    rest = again.latestOffset(first, ReadAllAvailable())
+    assert waiting(session) == 1
+    assert payloads(again, first, rest) == [3]
+    again.prepareForTriggerAvailableNow()
+    assert again.latestOffset(rest, ReadAllAvailable()) == rest
+    for _ in range(3):
+        session.execute("call trunkline.maintain()")
+    assert ask(session, "select count(*) from trunkline.event") == 0
+
+
+def test_a_stream_that_goes_on_with_other_topics_misses_none_of_them(
+    dsn: str, session: Session
+) -> None:
+    made = stream_reader(dsn, groupId="lake", subscribe="order")
+    start = made.initialOffset()
+    publish(session, "order", 1)
+    match(session)
+    publish(session, "visit", 2)
+    more = stream_reader(dsn, groupId="lake", subscribe="order,visit")
+    more.latestOffset(start, ReadAllAvailable())
+    publish(session, "order", 3)
+    match(session)
+    assert payloads(more, start, more.latestOffset(start, ReadAllAvailable())) == [1, 2, 3]
+    assert ask(session, "select count(*) from trunkline.broker_subscription") == 1
+
+
+def test_a_group_of_others_one_that_is_gone_and_one_that_was_made_anew_are_refused(
+    dsn: str, session: Session
+) -> None:
+    subscribe(session, "billing", handler="bill")
+    with pytest.raises(Conflict, match="not that of a stream"):
+        stream_reader(dsn, groupId="billing").initialOffset()
+    start = stream_reader(dsn, groupId="lake").initialOffset()
+    publish(session, "order", 1)
+    match(session)
+    call(session, "broker_group_delete", group_name="lake")
+    with pytest.raises(NotFound, match="Start with a new checkpoint"):
+        stream_reader(dsn, groupId="lake").latestOffset(start, ReadAllAvailable())
+    stream_reader(dsn, groupId="lake").initialOffset()
+    with pytest.raises(PositionTrimmed, match="goes on with delivery 1"):
+        stream_reader(dsn, groupId="lake").latestOffset(start, ReadAllAvailable())
+    assert stream_reader(dsn, groupId="lake", failOnDataLoss="false").partitions(start, start) == []
+
+
+def test_a_run_to_the_present_end_says_that_nobody_delivers(
+    dsn: str, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events_group, "_PATIENCE", 0.1)
+    made = stream_reader(dsn, groupId="lake")
+    start = made.initialOffset()
+    publish(session, "order", 1)
+    made.prepareForTriggerAvailableNow()
+    with pytest.raises(Unavailable, match=r"up to position 1 .* were up to 0.*trunkline up"):
+        made.latestOffset(start, ReadAllAvailable())
+
+
 @pytest.mark.spark
 def test_spark_reads_events_and_a_stream_follows_them(
     spark: SparkSession, dsn: str, tmp_path: Path
@@ -217,6 +326,26 @@ def test_spark_reads_events_and_a_stream_follows_them(
         publish(session, "order", {"total": 6}, key="bob")
         drained(stream, tmp_path, seen)
     assert [json.loads(row.payload) for row in seen] == [{"total": 5}, {"total": 6}]
+
+
+@pytest.mark.spark
+def test_a_stream_of_spark_reads_as_its_group_and_moves_it(
+    spark: SparkSession, dsn: str, session: Session, tmp_path: Path
+) -> None:
+    subscribe(session, "lake", {"in": {"topic": ["order"]}}, handler="spark", lanes=1)
+    publish(session, "order", 1)
+    publish(session, "order", 2)
+    match(session)
+    seen: list[Any] = []
+    stream = (
+        spark.readStream.format("trunkline.events")
+        .options(dsn=dsn, subscribe="order", groupId="lake", startingOffsets="earliest")
+        .options(columns="payload,delivery", maxEventsPerTrigger="1")
+        .load()
+    )
+    drained(stream, tmp_path, seen)
+    assert [(row.payload, row.delivery) for row in seen] == [("1", 1), ("2", 2)]
+    assert waiting(session) == 0
 
 
 def drained(frame: DataFrame, checkpoint: Path, into: list[Any]) -> None:

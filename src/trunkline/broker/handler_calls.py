@@ -344,6 +344,17 @@ def hasten(group: str, handler: str) -> Call[int]:
     return Call("_broker_hasten", {"group_name": group, "handler": handler}, scalar)
 
 
+def progress(group: str, handler: str, up_to: int) -> Call[None]:
+    """Note where a reader is that keeps its position elsewhere."""
+    return Call(
+        "broker_progress",
+        {"group_name": group, "handler": handler, "up_to": up_to},
+        nothing,
+        safe_to_repeat=True,
+        types={"up_to": "bigint"},
+    )
+
+
 def handler_delete(group_name: str, handler: str) -> Call[None]:
     """Delete a handler that nobody will run again, with its positions and dead letters."""
     return Call("broker_handler_delete", {"group_name": group_name, "handler": handler}, nothing)

@@ -1,34 +1,41 @@
 """The format ``trunkline.events``: events by position, or what a group was delivered.
 
-Reading takes nothing away: no cursor moves, and nothing is held back for a stream, which must be
-quicker than the retention of events. A topic that is to be kept for longer belongs into the log.
+Reading takes nothing away. Nothing is held back for a stream either, which must be quicker than the
+retention of events, unless it has a group of its own: see `events_group`. A topic that is to be
+kept for longer belongs into the log.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from trunkline.broker import calls
-from trunkline.core.errors import Invalid
+from trunkline.core.errors import Invalid, PositionTrimmed
 from trunkline.spark import connection, events_rows, plan
 from trunkline.spark.columns import chosen
+from trunkline.spark.events_group import StreamGroup
 from trunkline.spark.events_rows import COLUMNS, OF_DELIVERIES, Part
 from trunkline.spark.options import Options, Words
 from trunkline.spark.plan import Range
 from trunkline.spark.position_stream import PositionStream, resolve
+from trunkline.spark.positions import EARLIEST, LATEST
 from trunkline.spark.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
+    from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
     from trunkline.spark.position_stream import Ends
+
+_FROM_THE_FIRST = {"earliest", str(EARLIEST)}
+_FROM_NOW_ON = {"latest", str(LATEST)}
 
 
 class EventsOptions(Options):
@@ -39,6 +46,10 @@ class EventsOptions(Options):
     group: str | None = Field(default=None, min_length=1)
     """What this group was delivered, a row per event and subscription; positions are then the
     numbers of deliveries. Nothing is taken from the group."""
+    group_id: str | None = Field(default=None, min_length=1)
+    """The stream reads as this group, which is made if it is not there: what it has not read is
+    kept for it, up to broker.hold, and its lag shows. Positions are then the numbers of
+    deliveries."""
     columns: Words | None = None
     """Only these columns; Spark reads all of a Python source otherwise."""
     starting_offsets: str | None = None
@@ -56,6 +67,10 @@ class EventsOptions(Options):
     def _sensible(self) -> Self:
         if self.subscribe is not None and not self.subscribe:
             raise ValueError("subscribe is empty; name at least one topic, or leave it out for all")
+        if self.group is not None and self.group_id is not None:
+            raise ValueError("group and groupId contradict each other")
+        if self.group_id is not None and self._starts not in _FROM_THE_FIRST | _FROM_NOW_ON:
+            raise ValueError("startingOffsets of a groupId is earliest or latest")
         if (self.ending_offsets or "").lower() == "earliest":
             raise ValueError("endingOffsets cannot be earliest")
         if unknown := [name for name in self.columns or () if name not in self.offered]:
@@ -66,15 +81,30 @@ class EventsOptions(Options):
         return self
 
     @property
+    def delivered_to(self) -> str | None:
+        """The group whose deliveries are read; None: events are read by position."""
+        return self.group or self.group_id
+
+    @property
+    def from_the_first(self) -> bool:
+        """Whether a stream begins with the first event there is."""
+        return self._starts in _FROM_THE_FIRST
+
+    @property
+    def _starts(self) -> str:
+        return (self.starting_offsets or "latest").lower()
+
+    @property
     def offered(self) -> tuple[str, ...]:
         """The columns that there are."""
-        return tuple(name for name in COLUMNS if self.group or name != OF_DELIVERIES)
+        return tuple(name for name in COLUMNS if self.delivered_to or name != OF_DELIVERIES)
 
     def refuse(self, kind: Literal["batch", "stream"]) -> Self:
         """Refuse what only the other kind of reader takes."""
-        name = {"batch": "max_events_per_trigger", "stream": "ending_offsets"}[kind]
-        if getattr(self, name) is not None:
-            raise Invalid(f"option {type(self).model_fields[name].alias} is not for a {kind}.")
+        wrong = {"batch": ("max_events_per_trigger", "group_id"), "stream": ("ending_offsets",)}
+        for name in wrong[kind]:
+            if getattr(self, name) is not None:
+                raise Invalid(f"option {type(self).model_fields[name].alias} is not for a {kind}.")
         return self
 
 
@@ -115,9 +145,9 @@ class _Reading(Reading[EventsOptions]):
 
     def _ends(self, *, number: bool) -> Ends:
         database = connection.db(self.dsn)
-        if number and self._options.group is None:
+        if number and self._options.delivered_to is None:
             database.run(calls.tick())
-        return database.run(calls.ends(self._options.group))
+        return database.run(calls.ends(self._options.delivered_to))
 
     def _start(self, ends: Ends, default: str) -> int:
         text = self._options.starting_offsets or default
@@ -128,7 +158,7 @@ class _Reading(Reading[EventsOptions]):
         whole = Part(
             self.dsn,
             self._options.subscribe,
-            self._options.group,
+            self._options.delivered_to,
             self._columns,
             self._options.fail_on_data_loss,
         )
@@ -156,13 +186,67 @@ class EventsReader(_Reading, DataSourceReader):
 
 
 class EventsStreamReader(_Reading, PositionStream[EventsOptions]):
-    """Reads on from where the checkpoint ends; wakes up when events are numbered."""
+    """Reads on from where the checkpoint ends; wakes up when events are numbered or delivered."""
+
+    stays = ("_arrivals", "_group")
+
+    def __init__(self, options: EventsOptions, schema: StructType):
+        super().__init__(options, schema)
+        self._group: StreamGroup | None = None
+        self._until_now = False
+
+    def initialOffset(self) -> dict[str, Any]:
+        if group := self._own_group():
+            with connection.plain_errors():
+                group.make(history=self._options.from_the_first)
+        return super().initialOffset()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        if self._options.group_id is None:
+            super().prepareForTriggerAvailableNow()
+        else:
+            self._until_now = True  # Spark has not said yet whether there is a checkpoint
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        if group := self._own_group():
+            with connection.plain_errors():
+                self._follow(group, start)
+        return super().latestOffset(start, limit)
+
+    def _own_group(self) -> StreamGroup | None:
+        name = self._options.group_id
+        if self._group is None and name is not None:
+            self._group = StreamGroup(connection.db(self.dsn), name, self._options.subscribe)
+        return self._group
+
+    def _follow(self, group: StreamGroup, start: dict[str, Any]) -> None:
+        """What lies before ``start`` is done; where a run is to end is known when all is there."""
+        group.find()
+        group.note(self._noted(start, self._ends(number=False)) - 1)
+        if self._until_now and self._final is None:
+            group.wait_until_matched()
+            self._final = self._ends(number=False).last_one + 1
+
+    def _noted(self, noted: dict[str, Any], ends: Ends) -> int:
+        following = super()._noted(noted, ends)
+        if (
+            self._options.group_id
+            and following < ends.first_one
+            and self._options.fail_on_data_loss
+        ):
+            raise PositionTrimmed(
+                f"the checkpoint goes on with delivery {following} of group"
+                f' "{self._options.group_id}", and the first there is {ends.first_one}.',
+                hint="The stream was away for longer than broker.hold, or the group was deleted and"
+                " made anew. Option failOnDataLoss=false goes on with what is there.",
+            )
+        return following
 
     def _first(self, ends: Ends) -> int:
         return self._start(ends, "latest")
 
     def _belongs_to(self) -> dict[str, str | None]:
-        return {"group": self._options.group}
+        return {"group": self._options.delivered_to}
 
     @property
     def _at_most(self) -> int | None:
@@ -170,4 +254,4 @@ class EventsStreamReader(_Reading, PositionStream[EventsOptions]):
 
     @property
     def _woken_by(self) -> str:
-        return "broker:tick" if self._options.group is None else "broker:group:"
+        return "broker:tick" if self._options.delivered_to is None else "broker:group:"
