@@ -39,6 +39,7 @@ from trunkline.live import stream as live_stream
 from trunkline.log import assigned, client, consumer, models, producer
 from trunkline.spark import (
     delta_sink,
+    events_sink,
     events_source,
     iceberg_sink,
     kv_sink,
@@ -127,7 +128,7 @@ THEMES = {
     },
     "spark": {
         "Ledger": "commit written next_batch",
-        "Staging": "stage stage_batches append kv_put unstage",
+        "Staging": "stage stage_batches append publish kv_put unstage",
         "Duties of maintain()": "staging_drop ledger_trim",
     },
 }
@@ -215,7 +216,10 @@ FORMATS: dict[str, dict[str, type[Options]]] = {
         "write": table_sink.TableSinkOptions,
     },
     "trunkline.tube": {"read": tube_source.TubeOptions},
-    "trunkline.events": {"read": events_source.EventsOptions},
+    "trunkline.events": {
+        "read": events_source.EventsOptions,
+        "write": events_sink.EventsSinkOptions,
+    },
     "trunkline.kv": {"read": kv_source.KvOptions, "write": kv_sink.KvSinkOptions},
     "trunkline.delta": {"write": delta_sink.DeltaSinkOptions},
     "trunkline.iceberg": {"write": iceberg_sink.IcebergSinkOptions},

@@ -63,6 +63,16 @@ def append(numbers: Sequence[int], messages: Sequence[int]) -> Call[list[tuple[s
     )
 
 
+def publish(numbers: Sequence[int], counts: Sequence[int]) -> Call[int]:
+    """Publish staged rows as events; returns how many."""
+    return Call(
+        "spark_publish",
+        {"numbers": list(numbers), "counts": list(counts)},
+        scalar,
+        types={"numbers": "bigint[]", "counts": "bigint[]"},
+    )
+
+
 def kv_put(
     numbers: Sequence[int],
     counts: Sequence[int],

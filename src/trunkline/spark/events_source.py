@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from trunkline.spark.position_stream import Ends
+    from trunkline.spark.sink import BatchSink, StreamSink
 
 _FROM_THE_FIRST = {"earliest", str(EARLIEST)}
 _FROM_NOW_ON = {"latest", str(LATEST)}
@@ -109,7 +110,7 @@ class EventsOptions(Options):
 
 
 class EventsSource(DataSource):
-    """Events of topics, or deliveries of a group."""
+    """Events of topics, or deliveries of a group; written, rows are published."""
 
     @classmethod
     def name(cls) -> str:
@@ -124,6 +125,16 @@ class EventsSource(DataSource):
 
     def streamReader(self, schema: StructType) -> EventsStreamReader:
         return EventsStreamReader(EventsOptions.parse(self.options).refuse("stream"), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:  # noqa: FBT001 - Spark's
+        from trunkline.spark.events_sink import events_writer
+
+        return events_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: FBT001
+        from trunkline.spark.events_sink import events_stream_writer
+
+        return events_stream_writer(self.options, schema, overwrite=overwrite)
 
 
 class EventsPartition(InputPartition):
