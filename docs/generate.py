@@ -48,6 +48,7 @@ from trunkline.spark import (
     log_sink,
     table_sink,
     table_source,
+    tube_sink,
     tube_source,
 )
 from trunkline.spark.jobs import archive, audit, audit_topic, replay, sync
@@ -128,7 +129,7 @@ THEMES = {
     },
     "spark": {
         "Ledger": "commit written next_batch",
-        "Staging": "stage stage_batches append publish kv_put unstage",
+        "Staging": "stage stage_batches append publish kv_put touch unstage",
         "Duties of maintain()": "staging_drop ledger_trim",
     },
 }
@@ -215,7 +216,7 @@ FORMATS: dict[str, dict[str, type[Options]]] = {
         "read": table_source.TableSourceOptions,
         "write": table_sink.TableSinkOptions,
     },
-    "trunkline.tube": {"read": tube_source.TubeOptions},
+    "trunkline.tube": {"read": tube_source.TubeOptions, "write": tube_sink.TubeSinkOptions},
     "trunkline.events": {
         "read": events_source.EventsOptions,
         "write": events_sink.EventsSinkOptions,

@@ -106,6 +106,36 @@ def kv_put(
     )
 
 
+def touch(
+    numbers: Sequence[int],
+    counts: Sequence[int],
+    tube: str,
+    *,
+    relation: str | None,
+    op: str,
+    shard: int | None,
+) -> Call[int]:
+    """Touch the keys of staged rows in a tube; returns how many."""
+    return Call(
+        "spark_touch",
+        {
+            "numbers": list(numbers),
+            "counts": list(counts),
+            "tube": tube,
+            "relation": relation,
+            "op": op,
+            "shard": shard,
+        },
+        scalar,
+        types={
+            "numbers": "bigint[]",
+            "counts": "bigint[]",
+            "relation": "regclass",
+            "shard": "int",
+        },
+    )
+
+
 def attached(tube: str, relation: str | None = None) -> Call[list[Attached]]:
     """The tables of a tube, or one of them."""
     return Call(

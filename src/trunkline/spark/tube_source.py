@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
+    from trunkline.spark.sink import BatchSink, StreamSink
+
 _PATIENCE = 0.5  # seconds that a stream with nothing to read waits for a wake-up
 _VERSION = 1
 
@@ -78,7 +80,7 @@ class TubeOptions(Options):
 
 
 class TubeSource(DataSource):
-    """Touched keys of a tube."""
+    """Touched keys of a tube; written, keys are touched."""
 
     @classmethod
     def name(cls) -> str:
@@ -100,6 +102,16 @@ class TubeSource(DataSource):
         if options.ranges is not None:
             raise Invalid("option ranges is not for a stream.")
         return TubeStreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:  # noqa: FBT001 - Spark's
+        from trunkline.spark.tube_sink import tube_writer
+
+        return tube_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: FBT001
+        from trunkline.spark.tube_sink import tube_stream_writer
+
+        return tube_stream_writer(self.options, schema, overwrite=overwrite)
 
 
 class TubePartition(InputPartition):
