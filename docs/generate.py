@@ -44,7 +44,7 @@ from trunkline.spark import (
     iceberg_sink,
     kv_sink,
     kv_source,
-    log_reading,
+    log_options,
     log_sink,
     table_sink,
     table_source,
@@ -211,7 +211,7 @@ VALUES: dict[str, list[type]] = {
     ],
 }
 FORMATS: dict[str, dict[str, type[Options]]] = {
-    "trunkline.log": {"read": log_reading.LogOptions, "write": log_sink.LogSinkOptions},
+    "trunkline.log": {"read": log_options.LogOptions, "write": log_sink.LogSinkOptions},
     "trunkline.table": {
         "read": table_source.TableSourceOptions,
         "write": table_sink.TableSinkOptions,
@@ -497,8 +497,12 @@ def _taken(annotation: Any) -> str:
         return ", ".join(f"`{value}`" for value in get_args(annotation))
     if get_origin(annotation) is tuple:
         return "list" if get_args(annotation)[0] is str else "JSON"
+    if get_origin(annotation) is dict:
+        return "JSON"
     if annotation is datetime:
         return "time"
+    if annotation is timedelta:
+        return "duration"
     return {str: "text", int: "number", bool: "`true`, `false`"}[annotation]
 
 

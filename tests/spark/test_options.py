@@ -9,7 +9,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThanOrEqual
 
 from trunkline.core.errors import Invalid
 from trunkline.spark.filters import Bounds
-from trunkline.spark.log_reading import LogOptions
+from trunkline.spark.log_options import LogOptions
 from trunkline.spark.log_source import LogSource
 from trunkline.spark.plan import Range
 
@@ -39,6 +39,34 @@ def test_an_unknown_option_is_refused_with_the_list_of_those_there_are() -> None
         ),
         ({"subscribe": "a", "endingOffsets": "earliest"}, "cannot be earliest"),
         ({"subscribe": "a", "startingTimestamp": "yesterday"}, "option startingTimestamp"),
+        ({"subscribe": "a", "startingTimestamp": "9" * 400}, "there is no such time"),
+        ({"subscribe": "a", "assign": '{"a": [0]}'}, "assign and subscribe contradict"),
+        ({"subscribePattern": "a("}, "option subscribePattern: this is no regular expression"),
+        ({"assign": '{"a": []}'}, "option assign: partitions are JSON by topic"),
+        ({"assign": '{"a": [true]}'}, "option assign: partitions are JSON by topic"),
+        ({"assign": "a"}, "option assign: partitions are JSON by topic"),
+        (
+            {"subscribe": "a", "startingOffsetsByTimestamp": '{"a": {"0": -1}}'},
+            "option startingOffsetsByTimestamp: times are JSON",
+        ),
+        ({"subscribe": "a", "startingOffsetsByTimestamp": "{}"}, "times are JSON"),
+        (
+            {
+                "subscribe": "a",
+                "endingOffsets": "latest",
+                "endingOffsetsByTimestamp": '{"a": {"0": 1}}',
+            },
+            "endingOffsets and endingOffsetsByTimestamp contradict",
+        ),
+        ({"subscribe": "a", "maxTriggerDelay": "1m"}, "maxTriggerDelay is for minOffsetsPer"),
+        (
+            {"subscribe": "a", "minOffsetsPerTrigger": "1", "maxTriggerDelay": "soon"},
+            "a duration is a number and a unit",
+        ),
+        (
+            {"subscribe": "a", "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
+            "minOffsetsPerTrigger is more than maxOffsetsPerTrigger",
+        ),
     ],
 )
 def test_options_that_make_no_sense_are_one_sentence(given: dict[str, str], said: str) -> None:
@@ -61,6 +89,8 @@ def test_a_batch_and_a_stream_refuse_the_options_of_the_other() -> None:
     schema = LogSource({"subscribe": "a"}).schema()
     with pytest.raises(Invalid, match="maxOffsetsPerTrigger is not for a batch"):
         LogSource({"subscribe": "a", "maxOffsetsPerTrigger": "5"}).reader(schema)
+    with pytest.raises(Invalid, match="minOffsetsPerTrigger is not for a batch"):
+        LogSource({"subscribe": "a", "minOffsetsPerTrigger": "5"}).reader(schema)
     with pytest.raises(Invalid, match="endingOffsets is not for a stream"):
         LogSource({"subscribe": "a", "endingOffsets": "latest"}).streamReader(schema)
 

@@ -1,28 +1,26 @@
-"""What both readers of topics do: options, where topics begin and end, what a task reads."""
+"""What both readers of topics do: which topics, where they begin and end, what a task reads."""
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, field_validator, model_validator
-from pyspark.sql.datasource import (
-    InputPartition,
-)
+from pyspark.sql.datasource import InputPartition
 
 from trunkline.core import telemetry
-from trunkline.core.errors import Invalid, NotFound, PositionTrimmed
+from trunkline.core.errors import NotFound, PositionTrimmed
 from trunkline.log import calls
 from trunkline.spark import connection
 from trunkline.spark.columns import chosen
+from trunkline.spark.log_options import LogOptions
 from trunkline.spark.log_schema import COLUMNS, schema_of
-from trunkline.spark.options import Options, Words
 from trunkline.spark.plan import Range
-from trunkline.spark.positions import EARLIEST, LATEST, parse_offsets
+from trunkline.spark.positions import EARLIEST, LATEST, Place, parse_offsets
 from trunkline.spark.reading import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -31,66 +29,7 @@ if TYPE_CHECKING:
 
 logger = telemetry.get_logger(__name__)
 
-Place = tuple[str, int]
-
-
-class LogOptions(Options):
-    """Options of the source; offsets are the next to read, as in Kafka's source."""
-
-    subscribe: Words = Field(min_length=1)
-    """Topics, separated by commas."""
-    columns: Words | None = None
-    """Only these columns; Spark reads all of a Python source otherwise."""
-    include_headers: bool = False
-    """A column ``headers`` with JSON texts."""
-    starting_offsets: str | None = None
-    """earliest, latest or JSON; by default earliest, and latest for a stream."""
-    starting_timestamp: datetime | None = None
-    """From the first message that was appended then or later."""
-    ending_offsets: str | None = None
-    """Where a batch ends: latest (the default) or JSON."""
-    ending_timestamp: datetime | None = None
-    """A batch ends before the first message that was appended then or later."""
-    max_offsets_per_trigger: int | None = Field(default=None, ge=1)
-    """Messages that one micro-batch reads at most."""
-    min_partitions: int | None = Field(default=None, ge=1, le=100_000)
-    """Cut partitions of the topic into at least so many tasks."""
-    fail_on_data_loss: bool = True
-    """False: go on with what is left when retention was quicker than the reader."""
-    group_id: str | None = None
-    """The stream's progress shows up as this consumer group, with its lag."""
-
-    @field_validator("starting_timestamp", "ending_timestamp", mode="before")
-    @classmethod
-    def _moment(cls, value: Any) -> Any:
-        if isinstance(value, str) and value.isdecimal():
-            return datetime.fromtimestamp(int(value) / 1000, UTC)
-        return value
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        for end in ("starting", "ending"):
-            if getattr(self, f"{end}_offsets") and getattr(self, f"{end}_timestamp"):
-                raise ValueError(f"{end}Offsets and {end}Timestamp contradict each other")
-        if (self.ending_offsets or "").lower() == "earliest":
-            raise ValueError("endingOffsets cannot be earliest")
-        if unknown := [name for name in self.columns or () if name not in COLUMNS]:
-            raise ValueError(f"there is no column {unknown[0]}; columns are {', '.join(COLUMNS)}")
-        if self.columns is not None and not self.columns:
-            raise ValueError("columns is empty; name at least one")
-        return self
-
-    def refuse(self, kind: Literal["batch", "stream"]) -> Self:
-        """Refuse what only the other kind of reader takes."""
-        wrong = {
-            "batch": ("max_offsets_per_trigger", "group_id"),
-            "stream": ("ending_offsets", "ending_timestamp"),
-        }[kind]
-        for name in wrong:
-            if getattr(self, name) is not None:
-                alias = type(self).model_fields[name].alias
-                raise Invalid(f"option {alias} is not for a {kind}.")
-        return self
+_LIST_AGAIN = 10.0  # seconds after which a pattern is looked up again
 
 
 class LogPartition(InputPartition):
@@ -109,17 +48,67 @@ class LogReading(Reading[LogOptions]):
     def __init__(self, options: LogOptions, schema: StructType):
         super().__init__(options)
         self._columns = check_schema(schema)
+        self._listed: Sequence[str] = ()
+        self._list_again = 0.0
 
     def _ends(self) -> dict[Place, Ends]:
         with connection.plain_errors():
-            rows = connection.db(self.dsn).run(calls.ends(self._options.subscribe))
-        return {(row.topic, row.partition): row for row in rows}
+            run = connection.db(self.dsn).run
+            try:
+                rows = run(calls.ends(self._topics()))
+            except NotFound:
+                if self._options.subscribe_pattern is None:
+                    raise
+                self._list_again = 0.0  # one that was listed has been deleted since
+                rows = run(calls.ends(self._topics()))
+            ends = {(row.topic, row.partition): row for row in rows}
+            if self._options.assign is None:
+                return ends
+            assigned = [
+                (topic, partition)
+                for topic, partitions in self._options.assign.items()
+                for partition in partitions
+            ]
+            _check_named("assign", assigned, ends)
+            return {place: ends[place] for place in assigned}
+
+    def _topics(self) -> Sequence[str]:
+        """The topics that are read; those of a pattern are looked up now and then."""
+        if self._options.subscribe is not None:
+            return self._options.subscribe
+        if self._options.assign is not None:
+            return list(self._options.assign)
+        if time.monotonic() >= self._list_again:
+            there = connection.db(self.dsn).run(calls.list_topics())
+            self._listed = [each.topic for each in there if self._options.fits(each.topic)]
+            self._list_again = time.monotonic() + _LIST_AGAIN
+        if not self._listed:
+            raise NotFound(
+                f"no topic fits subscribePattern {self._options.subscribe_pattern!r:.120}.",
+                hint="The whole name must fit. Topics are listed by `trunkline log list`.",
+            )
+        return self._listed
 
     def _start(self, ends: Mapping[Place, Ends], default: str) -> dict[Place, int]:
-        if self._options.starting_timestamp:
-            return self._at(self._options.starting_timestamp, ends)
+        options = self._options
+        if options.starting_timestamp:
+            return self._at(dict.fromkeys(ends, options.starting_timestamp))
+        if options.starting_offsets_by_timestamp:
+            _check_named("startingOffsetsByTimestamp", options.starting_offsets_by_timestamp, ends)
+            return _firsts(ends) | self._at(options.starting_offsets_by_timestamp)
         return self._resolve(
-            "startingOffsets", self._options.starting_offsets or default, ends, default=EARLIEST
+            "startingOffsets", options.starting_offsets or default, ends, default=EARLIEST
+        )
+
+    def _stop(self, ends: Mapping[Place, Ends]) -> dict[Place, int]:
+        options = self._options
+        if options.ending_timestamp:
+            return self._at(dict.fromkeys(ends, options.ending_timestamp))
+        if options.ending_offsets_by_timestamp:
+            _check_named("endingOffsetsByTimestamp", options.ending_offsets_by_timestamp, ends)
+            return tips(ends) | self._at(options.ending_offsets_by_timestamp)
+        return self._resolve(
+            "endingOffsets", options.ending_offsets or "latest", ends, default=LATEST
         )
 
     def _resolve(
@@ -128,12 +117,7 @@ class LogReading(Reading[LogOptions]):
         asked = parse_offsets(option, text)
         if isinstance(asked, str):
             default, asked = (EARLIEST if asked == "earliest" else LATEST), {}
-        for topic, partition in asked:
-            if (topic, partition) not in ends:
-                raise NotFound(
-                    f'{option} names partition {partition} of "{topic}", which is not read.',
-                    hint=f"Read are {_listed(ends)}.",
-                )
+        _check_named(option, asked, ends)
         resolved = {}
         for place, end in ends.items():
             offset = asked.get(place, default)
@@ -144,11 +128,15 @@ class LogReading(Reading[LogOptions]):
             resolved[place] = offset
         return resolved
 
-    def _at(self, moment: datetime, ends: Mapping[Place, Ends]) -> dict[Place, int]:
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    def _at(self, moments: Mapping[Place, datetime]) -> dict[Place, int]:
         with connection.plain_errors():
             run = connection.db(self.dsn).run
-            return {place: run(calls.offset_at(*place, moment)) for place in ends}
+            return {
+                place: run(
+                    calls.offset_at(*place, moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+                )
+                for place, moment in moments.items()
+            }
 
     def _there(self, asked: Range, end: Ends | None) -> Range:
         """The part of a range that is there; what is missing is an error, or a warning."""
@@ -189,7 +177,26 @@ def check_schema(schema: StructType) -> list[str]:
     return [*chosen(schema_of(tuple(COLUMNS), headers=True), schema)]
 
 
-def _listed(places: Mapping[Place, Any]) -> str:
+def tips(ends: Mapping[Place, Ends]) -> dict[Place, int]:
+    """Where messages to come will be."""
+    return {place: end.last_offset + 1 for place, end in ends.items()}
+
+
+def _firsts(ends: Mapping[Place, Ends]) -> dict[Place, int]:
+    return {place: end.first_offset for place, end in ends.items()}
+
+
+def _check_named(option: str, named: Collection[Place], there: Mapping[Place, Any]) -> None:
+    """Refuse an option that names a partition which is not read."""
+    for topic, partition in named:
+        if (topic, partition) not in there:
+            raise NotFound(
+                f'{option} names partition {partition} of "{topic}", which is not read.',
+                hint=f"Read are {_described(there)}.",
+            )
+
+
+def _described(places: Mapping[Place, Any]) -> str:
     topics: dict[str, list[int]] = {}
     for topic, partition in places:
         topics.setdefault(topic, []).append(partition)

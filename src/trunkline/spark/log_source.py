@@ -9,11 +9,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from trunkline.core.errors import Invalid
 from trunkline.spark import connection, plan
 from trunkline.spark.filters import Bounds, lenient
-from trunkline.spark.log_reading import LogOptions, LogPartition, LogReading
+from trunkline.spark.log_options import LogOptions
+from trunkline.spark.log_reading import LogPartition, LogReading
 from trunkline.spark.log_schema import schema_of
 from trunkline.spark.log_stream import LogStreamReader
 from trunkline.spark.plan import Range
-from trunkline.spark.positions import LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,16 +69,7 @@ class LogReader(LogReading, DataSourceReader):
         with connection.plain_errors():
             ends = self._ends()
             start = self._start(ends, "earliest")
-            stop = (
-                self._at(self._options.ending_timestamp, ends)
-                if self._options.ending_timestamp
-                else self._resolve(
-                    "endingOffsets",
-                    self._options.ending_offsets or "latest",
-                    ends,
-                    default=LATEST,
-                )
-            )
+            stop = self._stop(ends)
             ranges = []
             for place, end in ends.items():
                 if start[place] > stop[place]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -11,6 +13,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -19,9 +22,10 @@ from trunkline.core.errors import PositionTrimmed
 from trunkline.log import calls, group_calls
 from trunkline.spark import connection, plan
 from trunkline.spark.arrivals import Arrivals
-from trunkline.spark.log_reading import LogOptions, LogPartition, LogReading, Place
+from trunkline.spark.log_options import LogOptions
+from trunkline.spark.log_reading import LogPartition, LogReading, tips
 from trunkline.spark.plan import Range
-from trunkline.spark.positions import Positions
+from trunkline.spark.positions import Place, Positions
 from trunkline.spark.reading import StreamReading
 
 if TYPE_CHECKING:
@@ -39,6 +43,7 @@ _MADE_ANEW = (
     " beginning."
 )
 _PATIENCE = 0.5  # seconds that a stream with nothing to read waits for a wake-up
+_DELAY = timedelta(minutes=15)  # what Kafka's source has where maxTriggerDelay is not given
 
 
 class LogStreamReader(
@@ -53,6 +58,7 @@ class LogStreamReader(
         self._reported: Mapping[Place, int] = {}
         self._trusted: int | None = None
         self._arrivals: Arrivals | None = None
+        self._waiting_since: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         with connection.plain_errors():
@@ -60,28 +66,32 @@ class LogStreamReader(
             return _positions(ends, self._start(ends, "latest")).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
+        least = self._options.min_offsets_per_trigger
         most = self._options.max_offsets_per_trigger
+        if least:
+            return ReadMinRows(least)  # of two limits Spark carries one; the other is an option
         return ReadMaxRows(most) if most else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         with connection.plain_errors():
-            self._final = _tips(self._ends())
+            self._final = tips(self._ends())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        least = limit.min_rows if isinstance(limit, ReadMinRows) and self._final is None else 1
         with connection.plain_errors():
             begin, ends = self._look(Positions.from_json(start))
             self._note_progress(begin)
-            if not _news(begin.next, ends) and self._final is None:
+            if not self._enough(begin, ends, least) and self._final is None:
                 self._wait()
                 begin, ends = self._look(begin)
-            tips = _tips(ends)
-            if self._final is not None:
-                tips = {place: min(tip, self._final.get(place, 1)) for place, tip in tips.items()}
-            tips = {place: max(tip, begin.next.get(place, 1)) for place, tip in tips.items()}
-            if isinstance(limit, ReadMaxRows):
-                known = {place: begin.next.get(place, 1) for place in tips}
-                tips = plan.limit(known, tips, limit.max_rows)
-            return _positions(ends, tips).to_json()
+            known = {place: begin.next.get(place, 1) for place in ends}
+            if not self._enough(begin, ends, least):
+                return _positions(ends, known).to_json()
+            self._waiting_since = None
+            until = self._until(known, ends)
+            if most := self._most(limit):
+                until = plan.limit(known, until, most)
+            return _positions(ends, until).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return self._newest.to_json() if self._newest else None
@@ -107,11 +117,36 @@ class LogStreamReader(
         if self._arrivals:
             self._arrivals.close()
 
+    def _enough(self, begin: Positions, ends: Mapping[Place, Ends], least: int) -> bool:
+        """Whether there is something to read, and enough of it, or something that waited long."""
+        waiting = sum(max(0, tip - begin.next.get(place, 1)) for place, tip in tips(ends).items())
+        now = time.monotonic()
+        if waiting == 0 or self._waiting_since is None:
+            self._waiting_since = now if waiting else None
+        if waiting >= least:
+            return True
+        asked = self._options.max_trigger_delay
+        delay = (_DELAY if asked is None else asked).total_seconds()
+        return self._waiting_since is not None and now - self._waiting_since >= delay
+
+    def _until(self, begin: Mapping[Place, int], ends: Mapping[Place, Ends]) -> dict[Place, int]:
+        """Where all that may be read ends."""
+        until = tips(ends)
+        if self._final is not None:
+            until = {place: min(tip, self._final.get(place, 1)) for place, tip in until.items()}
+        return {place: max(tip, begin[place]) for place, tip in until.items()}
+
+    def _most(self, limit: ReadLimit) -> int | None:
+        """How many messages a micro-batch has at most; None when Spark asks for all."""
+        if isinstance(limit, ReadMinRows):
+            return self._options.max_offsets_per_trigger
+        return limit.max_rows if isinstance(limit, ReadMaxRows) else None
+
     def _wait(self) -> None:
         if self._arrivals is None:
-            self._arrivals = Arrivals(
-                self.dsn, [f"log:{name}:" for name in self._options.subscribe]
-            )
+            by_pattern = self._options.subscribe_pattern is not None
+            woken_by = ["log:"] if by_pattern else [f"log:{name}:" for name in self._topics()]
+            self._arrivals = Arrivals(self.dsn, woken_by)
         self._arrivals.wait(_PATIENCE)
 
     def _look(self, noted: Positions) -> tuple[Positions, dict[Place, Ends]]:
@@ -119,7 +154,7 @@ class LogStreamReader(
         ends = self._ends()
         begin = self._this_life(self._these_topics(noted, ends), ends)
         begin = self._within(begin, ends)
-        self._newest = _positions(ends, _tips(ends))
+        self._newest = _positions(ends, tips(ends))
         return begin, ends
 
     def _these_topics(self, noted: Positions, ends: Mapping[Place, Ends]) -> Positions:
@@ -136,8 +171,16 @@ class LogStreamReader(
         return Positions(stop.incarnation, kept, stop.topic_ids)
 
     def _of_others(self, noted: Positions, ends: Mapping[Place, Ends]) -> set[Place]:
-        """The places in topics that bear the name of one that was deleted."""
+        """The places in topics that were deleted, or bear the name of one that was."""
         present = _topic_ids(ends)
+        gone = {topic for topic, _ in noted.next if self._options.fits(topic)} - present.keys()
+        for topic in sorted(gone):
+            if self._options.fail_on_data_loss:
+                raise PositionTrimmed(
+                    f'topic "{topic}" was deleted since the checkpoint was written.',
+                    hint="Option failOnDataLoss=false goes on without it.",
+                )
+            logger.warning("topic was deleted", topic=topic)
         others = {
             topic for topic, known in noted.topic_ids.items() if present.get(topic, known) != known
         }
@@ -148,7 +191,7 @@ class LogStreamReader(
                     hint=_MADE_ANEW,
                 )
             logger.warning("topic was made anew", topic=topic)
-        return {place for place in noted.next if place[0] in others}
+        return {place for place in noted.next if place[0] in others | gone}
 
     def _this_life(self, noted: Positions, ends: Mapping[Place, Ends]) -> Positions:
         """Positions of another life of the server: right in this history, or refused."""
@@ -187,8 +230,7 @@ class LogStreamReader(
         group, newest = self._options.group_id, self._newest
         if group is None or newest is None or done.next == self._reported:
             return
-        for topic in self._options.subscribe:
-            present = newest.topic_ids[topic]
+        for topic, present in newest.topic_ids.items():
             if done.topic_ids.get(topic, present) != present:
                 continue
             places = {
@@ -213,11 +255,3 @@ def _positions(ends: Mapping[Place, Ends], offsets: Mapping[Place, int]) -> Posi
 
 def _topic_ids(ends: Mapping[Place, Ends]) -> dict[str, int]:
     return {topic: end.topic_id for (topic, _), end in ends.items()}
-
-
-def _tips(ends: Mapping[Place, Ends]) -> dict[Place, int]:
-    return {place: end.last_offset + 1 for place, end in ends.items()}
-
-
-def _news(start: Mapping[Place, int], ends: Mapping[Place, Ends]) -> bool:
-    return any(tip > start.get(place, 1) for place, tip in _tips(ends).items())

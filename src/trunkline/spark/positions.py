@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+Place = tuple[str, int]
+"""A partition of a topic."""
 
 EARLIEST, LATEST = -2, -1
 
@@ -28,7 +32,7 @@ class Positions:
     """
 
     incarnation: int
-    next: Mapping[tuple[str, int], int]
+    next: Mapping[Place, int]
     topic_ids: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -63,7 +67,7 @@ class Positions:
         )
 
 
-def parse_offsets(option: str, text: str) -> str | dict[tuple[str, int], int]:
+def parse_offsets(option: str, text: str) -> str | dict[Place, int]:
     """``earliest``, ``latest``, or JSON: offsets by partition; -2 is earliest, -1 latest."""
     if text.lower() in ("earliest", "latest"):
         return text.lower()
@@ -87,3 +91,47 @@ def parse_offsets(option: str, text: str) -> str | dict[tuple[str, int], int]:
                 hint="Offsets start at 1; -2 means earliest and -1 latest.",
             )
     return found
+
+
+def parse_times(text: str) -> dict[Place, datetime]:
+    """JSON: times by partition, in milliseconds since 1970 or as ISO texts."""
+    try:
+        found = {
+            (topic, int(partition)): _moment(at)
+            for topic, partitions in json.loads(text).items()
+            for partition, at in partitions.items()
+        }
+    except (ValueError, TypeError, AttributeError, OverflowError, OSError):
+        found = {}
+    if not found:
+        raise ValueError(
+            'times are JSON by topic and partition, such as {"orders": {"0": 1700000000000}}'
+        )
+    return found
+
+
+def parse_assignment(text: str) -> dict[str, tuple[int, ...]]:
+    """JSON: the partitions of topics."""
+    try:
+        found = {
+            topic: tuple(sorted({_number(each) for each in partitions}))
+            for topic, partitions in json.loads(text).items()
+        }
+    except (ValueError, TypeError, AttributeError):
+        found = {}
+    if not found or not all(found.values()):
+        raise ValueError('partitions are JSON by topic, such as {"orders": [0, 1]}')
+    return found
+
+
+def _moment(at: Any) -> datetime:
+    if isinstance(at, str):
+        moment = datetime.fromisoformat(at)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return datetime.fromtimestamp(_number(at) / 1000, UTC)
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(value)
+    return value
