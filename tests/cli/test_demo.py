@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 def test_it_proves_what_it_claims_and_leaves_nothing_behind(
     dsn: str, start: Start, sql: psycopg.Connection[Any], hasty: dict[str, str]
 ) -> None:
-    sql.execute("select trunkline.config_set('lease.ttl', '1 second')")
+    sql.execute(
+        "select trunkline.config_set('lease.ttl', '1 second'),"
+        " trunkline.config_set('broker.webhook_private', 'true')"
+    )
     answer = answer_of(start("demo", "--seconds", "1", "--dsn", dsn, **hasty), within=240)
     assert answer.code == 0, answer.err
     assert all(row["holds"] for row in answer.rows)
@@ -30,6 +33,8 @@ def test_it_proves_what_it_claims_and_leaves_nothing_behind(
     assert found["partitions taken over"] == 2
     assert found["orders invoiced, exactly once"] > 0
     assert found["orders forwarded into the log"] == found["orders invoiced, exactly once"]
+    assert found["orders posted, signed and taken once"] == found["orders invoiced, exactly once"]
+    assert "0 answers got lost" not in answer.err
     assert found["open orders on the live page"] > 0
     if "Spark is left out" not in answer.err:
         assert found["orders in the lake"] > 0
@@ -38,11 +43,12 @@ def test_it_proves_what_it_claims_and_leaves_nothing_behind(
     assert "kill -9" in answer.err
     left = sql.execute(
         "select (select count(*) from trunkline.log_topic), (select count(*) from trunkline.lease),"
+        " (select count(*) from trunkline.broker_webhook),"
         " (select count(*) from pg_namespace where nspname like 'demo%'),"
         " (select count(*) from pg_database where datname like 'demo%')"
     ).fetchone()
     assert left is not None
-    assert left[0] == left[2] == left[3] == 0
+    assert left[0] == left[2] == left[3] == left[4] == 0
 
 
 @pytest.mark.parametrize("terminal", [True, False])

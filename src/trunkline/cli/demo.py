@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 _ONCE = 20_000  # messages
 _PER_SECOND = 3_000
 _SHARE = 0.6  # of the time goes into writing; the rest is for starting and for catching up
-_LEASE = "2 seconds"  # of the demo's own server: so soon a killed member is noticed
+_OF_ITS_OWN = {  # settings of the demo's own server
+    "lease.ttl": "2 seconds",  # so soon a killed member is noticed
+    "broker.webhook_private": "true",  # the receiver of webhooks is on this machine
+}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -39,7 +42,7 @@ def demo(
         float, typer.Option(metavar="N", min=1, help="About how long it takes.")
     ] = 15.0,
 ) -> None:
-    """See it work: groups, a killed member, an outbox, a live page, a lake in step, two zones."""
+    """See it work: groups, a killed member, an outbox, webhooks, a live page, a lake, zones."""
     from trunkline.demo.figures import Amount
 
     amount = Amount(_PER_SECOND, seconds * _SHARE, _ONCE if once else None)
@@ -66,9 +69,9 @@ async def _run(invocation: Invocation, amount: Any) -> "list[Proof]":
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
     async with _stage(invocation) as platform:
         telemetry.configure("error")  # what else there is to say, the demo says
-        if invocation.dsn is None:
-            arguments = {"name": "lease.ttl", "value": _LEASE}
-            await platform.db.run(Call("config_set", arguments, scalar))
+        if _nothing_named(invocation):
+            for name, value in _OF_ITS_OWN.items():
+                await platform.db.run(Call("config_set", {"name": name, "value": value}, scalar))
         view = View()
         play = Demo(platform, amount, say=view.say)
         showing = asyncio.create_task(view.show(play))
@@ -81,6 +84,11 @@ async def _run(invocation: Invocation, amount: Any) -> "list[Proof]":
             await asyncio.wait({showing})
 
 
+def _nothing_named(invocation: Invocation) -> bool:
+    """Whether the demo has a server of its own."""
+    return invocation.dsn is None and invocation.instance is None
+
+
 @asynccontextmanager
 async def _stage(invocation: Invocation) -> "AsyncIterator[Platform]":
     """The database that was named, or a server of the demo's own: never what the environment names.
@@ -91,7 +99,7 @@ async def _stage(invocation: Invocation) -> "AsyncIterator[Platform]":
     from trunkline.core.errors import SchemaMismatch
 
     with ExitStack() as held:
-        if invocation.dsn is None and invocation.instance is None:
+        if _nothing_named(invocation):
             invocation = replace(invocation, instance="demo")
             target = held.enter_context(invocation.target())
             try:
@@ -151,6 +159,7 @@ class View:
             f"{figures.orders:,} changes of orders",
             f"{figures.invoiced:,} invoiced",
             f"{figures.forwarded:,} forwarded",
+            *([f"{figures.shipped:,} posted"] if figures.shipped else []),
             f"{figures.shown:,} shown",
             *([f"{figures.synced:,} synced"] if figures.synced else []),
         ]
@@ -182,6 +191,9 @@ class View:
         table.add_row("orders", f"{figures.orders:,}", f"{rates['orders']:,.0f}", "", synced)
         events = f"{figures.forwarded:,} forwarded into the log"
         table.add_row("invoices", f"{figures.invoiced:,}", "", "", events)
+        if figures.shipped:
+            lost = f"verified; {counted(figures.unanswered, 'answer')} lost, and known again"
+            table.add_row("webhook", f"{figures.shipped:,}", "", "", lost)
         cuts = f"cut off {figures.cuts:,} times, and gone on"
         table.add_row("live page", f"{figures.shown:,}", "", "", cuts)
         if figures.visits:

@@ -54,6 +54,8 @@ class Figures:
     invoiced: int = 0
     phantoms: int = 0
     forwarded: int = 0
+    shipped: int = 0
+    unanswered: int = 0
     synced: int = 0
     visits: int = 0
     shown: int = 0

@@ -17,13 +17,15 @@ import psycopg
 from psycopg import sql
 
 from trunkline.core import lease
-from trunkline.core.errors import Forbidden, NotFound, Unavailable
+from trunkline.core.errors import BadRequest, Forbidden, NotFound, Unavailable
 from trunkline.core.maintain import Maintainer
+from trunkline.core.words import counted
 from trunkline.demo import member, outbox
 from trunkline.demo.figures import Amount, Figures, Proof
 from trunkline.demo.lake import Lake
 from trunkline.demo.outbox import Outbox
 from trunkline.demo.page import Page
+from trunkline.demo.shipping import Shipping
 from trunkline.demo.workers import (
     COUNTERS,
     MAILERS,
@@ -72,6 +74,7 @@ class Demo:
         self._consumers: list[Consumer] = []
         self._directory = tempfile.TemporaryDirectory(prefix="trunkline-demo-")
         self._outbox = Outbox(platform, self._tube, self._schema, self.figures)
+        self._shipping = Shipping(platform, self._tube, self.figures)
         self._page = Page(platform, self._schema, self.figures)
         self._lake = Lake(platform.dsn, self._tube, Path(self._directory.name) / "orders")
         self._zones = Zones(platform.dsn, self._schema.removesuffix("_views"), self.figures)
@@ -89,6 +92,7 @@ class Demo:
                     await self._lake.close()
                     await self._page.close()
                     await self._outbox.close()
+                    await self._shipping.close()
                     await self._zones.close()
                     for consumer in self._consumers:
                         await consumer.close()
@@ -99,6 +103,7 @@ class Demo:
         victim = await self._start_victim()
         spark = await self._start_spark()
         zones = await self._start_zones()
+        shipping = await self._start_shipping()
         try:
             self._start_readers(tasks)
             await self._until(self._shared, "two members share the partitions")
@@ -125,6 +130,12 @@ class Demo:
             await shop
             self._say(f"{self.figures.placed:,} orders are placed, each with an event")
             await self._until(self._outbox.done, "every order is invoiced and in the log")
+            if shipping:
+                await self._until(self._shipping.done, "every order is taken by the shipper")
+                self._say(
+                    f"{self.figures.shipped:,} orders were posted and verified, though"
+                    f" {counted(self.figures.unanswered, 'answer')} got lost"
+                )
             await self._until(self._page.done, "the live page shows what the table holds")
             self._say(
                 f"the live page shows {self.figures.shown:,} open orders,"
@@ -139,6 +150,8 @@ class Demo:
             await victim.wait()
         proofs = [*await self._prove(), Proof("partitions taken over", len(orphaned), taken)]
         proofs += await self._outbox.prove()
+        if shipping:
+            proofs += self._shipping.prove()
         proofs += await self._page.prove()
         if zones:
             proofs += await self._zones.prove()
@@ -167,6 +180,15 @@ class Demo:
             await self._lake.start(self._say)
         except Unavailable as missing:
             self._say(f"Spark is left out. {missing}")
+            return False
+        return True
+
+    async def _start_shipping(self) -> bool:
+        """A receiver of webhooks; where none may be posted to, it is left out."""
+        try:
+            await self._shipping.start()
+        except (BadRequest, Unavailable) as missing:
+            self._say(f"The webhook is left out. {missing}")
             return False
         return True
 
@@ -345,9 +367,9 @@ class Demo:
             rows = await connection.execute(
                 sql.SQL("select page, views from {}").format(sql.Identifier(self._schema, "views"))
             )
-            counted = {page: int(views) for page, views in await rows.fetchall()}
+            seen = {page: int(views) for page, views in await rows.fetchall()}
         whole = [check for check in checks if check.problem is None]
-        same = sum(counted.get(page) == views for page, views in figures.by_page.items())
+        same = sum(seen.get(page) == views for page, views in figures.by_page.items())
         committed = {
             group: sum(position.up_to for position in positions if position.group_name == group)
             for group in (COUNTERS, MAILERS)
@@ -356,7 +378,7 @@ class Demo:
             Proof("written, and there", figures.written, sum(check.messages for check in whole)),
             Proof("gaps in offsets", 0, len(checks) - len(whole)),
             Proof("committed by counters", figures.written, committed[COUNTERS]),
-            Proof("counted, exactly once", figures.written, sum(counted.values())),
+            Proof("counted, exactly once", figures.written, sum(seen.values())),
             Proof("pages with the right count", len(figures.by_page), same),
             Proof("committed by mailers", figures.written, committed[MAILERS]),
             Proof("mailed", figures.written - figures.broken, len(figures.mailed)),
