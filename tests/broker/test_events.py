@@ -185,9 +185,9 @@ def test_metadata_that_is_no_object_is_refused_as_it_was_given_also_with_a_trace
         assert f"metadata is a JSON object, got {metadata}." in str(caught.value)
 
 
-def test_ids_as_text_sort_by_time_and_number_and_tell_the_time(session: Session) -> None:
+def test_ids_as_text_sort_by_time_and_number_and_tell_both(session: Session) -> None:
     made = session.execute(
-        "select i, t, written, trunkline.event_time(written)"
+        "select i, t, written, trunkline.event_time(written), trunkline.event_id(written)"
         " from unnest(array[1, 9, 10, 255, 9223372036854775807]) i,"
         " unnest(array['1970-01-01', '2026-11-16 12:34:56.789012', '3999-12-31 23:59:59.999999']"
         "::timestamptz[]) t, trunkline.event_id_text(i, t) written"
@@ -196,7 +196,7 @@ def test_ids_as_text_sort_by_time_and_number_and_tell_the_time(session: Session)
         row[2] for row in made
     )
     assert {len(row[2]) for row in made} == {32}
-    assert all(row[1] == row[3] for row in made)
+    assert all((row[0], row[1]) == (row[4], row[3]) for row in made)
 
 
 @pytest.mark.parametrize(
@@ -206,6 +206,8 @@ def test_ids_as_text_sort_by_time_and_number_and_tell_the_time(session: Session)
         "event_time('pm0123')",
         "event_time('ev' || repeat('g', 30))",
         "event_time('ev' || repeat('f', 30))",
+        "event_id('7')",
+        "event_id('ev' || repeat('f', 30))",
         "event_id_text(0, now())",
         "event_id_text(1, '1969-12-31')",
         "event_id_text(1, 'infinity')",

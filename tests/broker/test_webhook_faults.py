@@ -720,7 +720,7 @@ async def test_however_often_senders_are_killed_an_item_comes_in_one_batch_only(
                 publish(session, range(number % 7 + 1), None if fails else f"k{number % 5}")
             await eventually(lambda: len(receiver.requests) >= seen + 5)  # noqa: B023 - this round
             sender.kill()
-    published = set(column(session, "select seq from trunkline.event"))
+    published = set(column(session, "select seq::text from trunkline.event"))
     async with sending(clean_dsn):
         await eventually(lambda: {item for item, _ in came(receiver)} == published, 30)
     assert len(set(came(receiver))) == len(published)
@@ -733,7 +733,7 @@ def publish(session: Session, payloads: range, key: str | None = "k") -> None:
     session.execute(query, [key, list(payloads)])
 
 
-def came(receiver: Receiver) -> list[tuple[int, str]]:
+def came(receiver: Receiver) -> list[tuple[str, str]]:
     """The items that came, each with the key that it came under."""
     return [
         (item["id"], key)

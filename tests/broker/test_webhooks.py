@@ -70,7 +70,7 @@ async def test_an_event_is_posted_as_json_with_everything_that_belongs_to_it(
     (item,) = request.items
     assert item.pop("at").endswith("+00:00")
     assert item == {
-        "id": event_id,
+        "id": str(event_id),
         "topic": "orders.made",
         "key": "k",
         "payload": {"n": 1},

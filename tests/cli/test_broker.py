@@ -146,5 +146,6 @@ def test_what_became_of_an_event_is_told(cli: Cli) -> None:
     event = cli("broker", "publish", "orders", "1").rows[0]["event_id"]
     hops = cli("why", str(event)).rows
     assert hops[0]["hop"] == "published"
+    assert cli("why", f"ev{0:014x}{event:016x}").rows[0] == hops[0]
     assert cli("why", "999999999").code == 3
     assert cli("why", "x").code == 2

@@ -338,5 +338,7 @@ async def test_what_became_of_an_event_is_told(web: Web, fresh: str) -> None:
     hops = (await web.ask("GET", path, role=READER))["hops"]
     assert hops[0]["hop"] == "published"
     assert fresh in hops[0]["what"]
+    as_text = f"/v1/broker/events/ev{0:014x}{int(number):016x}/why"
+    assert (await web.ask("GET", as_text, role=READER))["hops"][0] == hops[0]
     await web.refused("GET", "/v1/broker/events/999999999/why", 404)
     await web.refused("GET", "/v1/broker/events/x/why", 422)

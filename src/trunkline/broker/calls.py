@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from trunkline.broker.event_ids import event_number
 from trunkline.broker.models import (
     Condition,
     Ends,
@@ -354,11 +355,11 @@ def lag(group_name: str | None = None) -> Call[list[HandlerLag]]:
     return Call("broker_lag", {"group_name": group_name}, many(HandlerLag), safe_to_repeat=True)
 
 
-def why(event_id: int) -> Call[list[Hop]]:
-    """What became of an event, hop by hop."""
+def why(event_id: int | str) -> Call[list[Hop]]:
+    """What became of an event, hop by hop; its id is a number or what ``event_id_text()`` made."""
     return Call(
         "broker_why",
-        {"event_id": event_id},
+        {"event_id": event_number(event_id)},
         many(Hop),
         safe_to_repeat=True,
         types={"event_id": "bigint"},

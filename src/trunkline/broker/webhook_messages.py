@@ -57,7 +57,7 @@ def compose(endpoint: Endpoint, source: str, events: Sequence[Delivered]) -> Mes
 def item(event: Delivered) -> str:
     """An event in a body of ours; payload and metadata are as the server writes them."""
     return (
-        f'{{"id":{event.event_id},"topic":{_json(event.topic)}'
+        f'{{"id":"{event.event_id}","topic":{_json(event.topic)}'
         f',"key":{"null" if event.key is None else _json(event.key)}'
         f',"payload":{event.payload},"metadata":{event.metadata or "null"}'
         f',"at":"{event.at.astimezone(UTC).isoformat()}"}}'

@@ -14,7 +14,9 @@ def add_to(app: typer.Typer) -> None:
 
 def why(
     invocation: Invocation,
-    event: Annotated[int, typer.Argument(metavar="EVENT", help="The id of the event.")],
+    event: Annotated[
+        str, typer.Argument(metavar="EVENT", help="The id of the event, a number or its text.")
+    ],
 ) -> None:
     """Tell what became of an event, hop by hop; exit code 3 when nothing is known of it."""
     from trunkline.broker import calls

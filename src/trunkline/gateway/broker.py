@@ -55,7 +55,9 @@ async def read(
 
 
 @router.get("/events/{event_id}/why", summary="What became of an event")
-async def why(me: Me, event_id: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Response:
+async def why(
+    me: Me, event_id: Annotated[str, Path(description="A number, or what event_id_text() makes.")]
+) -> Response:
     """Hop by hop: published, numbered, matched, handled, posted, forwarded."""
     return Answer({"hops": rows(await me.run(calls.why(event_id)))})
 
