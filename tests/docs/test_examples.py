@@ -79,19 +79,69 @@ counters|2|2|0
 """,
 }
 
+IN_ONE_PROCESS = {
+    "outbox_and_handler.py": """\
+invoiced: [1, 2, 3, 5]
+order 3 was tried 2 times
+dead letter 4 after 3 tries: ValueError: nobody pays less than nothing
+""",
+    "signed_webhooks.py": """\
+try 1 was answered with 500
+try 2 was answered with 200
+try 1 was answered with 200
+try 1 was answered with 200
+taken: [{'order': 1}, {'order': 2}, {'order': 3}]
+forged: 401
+""",
+    "live_page.py": """\
+shown first: ['no water', 'no heat', 'no rest']
+created 4
+created 5
+left 1
+left 5
+updated 2
+deleted 3
+entered 1
+shown at last: ['no water', 'no heat!', 'no light']
+""",
+    "two_zones.py": """\
+put in the east, read in the west: {'name': 'Ann'}
+cut off, east: east was first {'views': 3}
+cut off, west: west was last {'likes': 1, 'views': 4}
+together again: {'motto': 'west was last', 'page:1': {'likes': 1, 'views': 7}}
+""",
+    "over_http.py": """\
+sent twice, answered alike: True
+stored: [('1', 'paid 10'), ('2', 'paid 20')]
+the stream tells of orders [1, 2]
+the stream tells of orders [3, 4]
+the first is answered with 200 and the late one with 412
+the cart: {'items': 2}
+TL422 retention: it takes a duration, got "soon". For example: 30s, 15 minutes, 12h, 7d, 1h 30m.
+""",
+}
+RUNNER = """
+import runpy, sys
+for example in sys.argv[1:]:
+    runpy.run_path(example, run_name="__main__")
+"""
+
 
 def run(example: str, dsn: str) -> str:
     path = EXAMPLES / example
-    command: list[str | Path] = [sys.executable, path]
     if path.suffix == ".sql":
         psql = find_binaries().directory / "psql"
-        command = [psql, dsn, "-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", path]
+        return output_of([psql, dsn, "-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", path], dsn)
+    return output_of([sys.executable, path], dsn)
+
+
+def output_of(command: list[str | Path], dsn: str) -> str:
     done = subprocess.run(
         command,
         env=os.environ | {"TRUNKLINE_DSN": dsn},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
     )
     assert done.returncode == 0, done.stderr
     return "".join(f"{line}\n" for line in done.stdout.splitlines() if line)
@@ -104,13 +154,21 @@ def test_an_example_prints_what_it_should(example: str, dsn: str) -> None:
         assert run(example, dsn) == PRINTED[example]
 
 
+def test_what_runs_services_prints_what_it_should(dsn: str) -> None:
+    """In one process, which imports but once what all of them need."""
+    examples = [EXAMPLES / name for name in IN_ONE_PROCESS]
+    printed = output_of([sys.executable, "-c", RUNNER, *examples], dsn)
+    assert printed == "".join(IN_ONE_PROCESS.values())
+
+
 def test_every_example_is_run() -> None:
     elsewhere = {
+        "live_page.html",  # served by live_page.py
         "tube_cache_and_mirror.py",  # tests/tube/test_example.py
         *("spark_join_stream.py", "spark_notebook.py", "spark_cluster.py", "spark_keys.py"),
     }
     found = {path.name for path in EXAMPLES.iterdir() if path.is_file()}
-    assert found == set(PRINTED) | elsewhere
+    assert found == set(PRINTED) | set(IN_ONE_PROCESS) | elsewhere
 
 
 def test_the_quickstart_is_that_of_the_readme() -> None:
