@@ -71,6 +71,9 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ("audit lake --to table:app.copy --patience -1", 2, "patience"),
         ("archive --location {folder} --format csv", 2, '"delta" or "parquet", got "csv"'),
         ("replay topic:none events", 3, "there is no topic"),
+        ("replay delta:{folder} kv:none", 3, 'there is no namespace "none"'),
+        ("replay delta:{folder} csv:x", 2, "to a topic or to kv:NAMESPACE"),
+        ("replay delta:{folder} kv:default --keep-partitions", 2, "kv:default has no partitions"),
         ("archive none --location {folder}", 3, 'there is no topic "none"'),
     ],
 )

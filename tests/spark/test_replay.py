@@ -1,4 +1,4 @@
-"""Messages of a topic or of a lake, in a topic again."""
+"""What a topic or a lake holds, in a topic again, or as keys and values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_topic_is_replayed_in_order_and_once_under_its_name(
     spark: SparkSession, dsn: str, tl: SyncPlatform
 ) -> None:
     def run(**more: object) -> int:
-        return replay(spark, "topic:orders", "again", dsn=dsn, **more).messages  # type: ignore[arg-type]
+        return replay(spark, "topic:orders", "again", dsn=dsn, **more).rows  # type: ignore[arg-type]
 
     assert run(dry_run=True) == 20
     assert run(app_id="once", since="2999-01-01") == 0  # nothing: the name stays free
@@ -63,7 +63,7 @@ def test_a_part_of_a_lake_is_replayed_and_keeps_its_partitions(
         where="offset <= 3",
         keep_partitions=True,
     )
-    assert done.messages == 6
+    assert done.rows == 6
     values = [[value for _, value, _ in part] for part in stored(tl, "again")]
     assert values == [[value for _, value, _ in part[:3]] for part in stored(tl, "orders")]
 
@@ -87,3 +87,29 @@ def test_a_condition_that_makes_no_sense_is_refused_with_the_columns_there_are(
         assert "\n" not in caught.value.message
         assert "key, value, topic" in caught.value.hint
     assert stored(tl, "again") == [[], []]
+
+
+def test_the_last_value_of_each_key_is_put_once_into_a_namespace(
+    spark: SparkSession, dsn: str, tl: SyncPlatform
+) -> None:
+    tl.log.create("settings", partitions=2, compact=True)
+    keys = [b"a", b"b", b"c", b"a", b"c"]
+    tl.log.append("settings", [b"1", b'{"x": "\xc3\xa4"}', b"3", b"[4]", None], keys=keys)
+    tl.kv.namespace_put("loaded")
+    tl.kv.put_many({"c": "goes", "d": "stays"}, namespace="loaded")
+    loaded = {"a": [4], "b": {"x": "ä"}, "d": "stays"}
+
+    def run(**more: object) -> int:
+        return replay(spark, "topic:settings", "kv:loaded", dsn=dsn, **more).rows  # type: ignore[arg-type]
+
+    assert run(app_id="once") == 5
+    assert {entry.key: entry.value for entry in tl.kv.scan(namespace="loaded")} == loaded
+    tl.kv.put("a", "newer", namespace="loaded")
+    assert run(app_id="once") == 0
+    assert tl.kv.get("a", namespace="loaded") == "newer"
+    tl.log.append("settings", [b"5"], keys=[b"no text: \xff"])
+    with pytest.raises(Invalid, match="no text in UTF-8"):
+        run()
+    assert tl.kv.get("a", namespace="loaded") == "newer"
+    assert run(where="is_valid_utf8(string(key))") == 5
+    assert {entry.key: entry.value for entry in tl.kv.scan(namespace="loaded")} == loaded

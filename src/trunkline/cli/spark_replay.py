@@ -1,4 +1,4 @@
-"""``trunkline spark replay``: messages into a topic again."""
+"""``trunkline spark replay``: what a lake or a topic holds, into a topic or into keys."""
 
 from typing import Annotated
 
@@ -22,12 +22,14 @@ def replay(
     origin: Annotated[
         str, typer.Argument(metavar="ORIGIN", help="topic:NAME, delta:PATH or parquet:PATH.")
     ],
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where the messages go.")],
+    to: Annotated[
+        str, typer.Argument(metavar="TO", help="Where it goes: a topic, or kv:NAMESPACE.")
+    ],
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only messages from then on.")
+        str | None, typer.Option(metavar="TIME", help="Only what is from then on.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only messages before then.")
+        str | None, typer.Option(metavar="TIME", help="Only what is from before then.")
     ] = None,
     where: Annotated[
         str | None,
@@ -45,11 +47,11 @@ def replay(
     remote: Remote = None,
     conf: Conf = None,
 ) -> None:
-    """Append the messages of a lake, an archive or a topic to a topic."""
+    """Bring the rows of a lake, an archive or a topic into a topic, or into keys and values."""
     from trunkline.spark.jobs import replay as job
 
     def check(dsn: str) -> None:
-        job.check(dsn, origin, topic, since=since, until=until)
+        job.check(dsn, origin, to, since=since, until=until, keep_partitions=keep_partitions)
 
     with running(invocation, "replay", master=master, remote=remote, conf=conf, check=check) as (
         spark,
@@ -59,7 +61,7 @@ def replay(
         done = job.replay(
             spark,
             origin,
-            topic,
+            to,
             dsn=dsn,
             since=since,
             until=until,
