@@ -13,6 +13,7 @@ from trunkline.live.models import (
     LiveSubscription,
     LiveTable,
     Subscribed,
+    Visible,
 )
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ def watch_tagged() -> Call[list[dict[str, Any]]]:
 def allow(role: str) -> Call[None]:
     """Let a role subscribe to live tables."""
     return Call("live_allow", {"role": role}, nothing, safe_to_repeat=True, types={"role": "name"})
+
+
+def forbid(role: str) -> Call[bool]:
+    """Take back what `allow` gave, and end the role's subscriptions; whether it was allowed."""
+    return Call("live_forbid", {"role": role}, scalar, safe_to_repeat=True, types={"role": "name"})
 
 
 def tables(relation: str | None = None) -> Call[list[LiveTable]]:
@@ -101,6 +107,39 @@ def visible(
         scalar,
         safe_to_repeat=True,
         types={**_RELATION, "role": "name", "settings": "jsonb", "images": "jsonb[]"},
+    )
+
+
+def visible_many(
+    relation: str,
+    role: str,
+    settings: Sequence[Mapping[str, str]],
+    images: Sequence[str],
+    numbers: Sequence[Sequence[int]],
+) -> Call[list[Visible]]:
+    """Which of the rows, given as JSON, each of many who are of one role may see.
+
+    ``numbers`` are those of the rows that are asked for, for each of them, counted from 1. There
+    may be fewer answers than were asked for, at least one: ask again for the others.
+    """
+    return Call(
+        "live_visible_many",
+        {
+            "relation": relation,
+            "role": role,
+            "settings": [as_json(dict(some), of="settings") for some in settings],
+            "images": list(images),
+            "numbers": as_json([list(some) for some in numbers], of="numbers"),
+        },
+        many(Visible),
+        safe_to_repeat=True,
+        types={
+            **_RELATION,
+            "role": "name",
+            "settings": "jsonb[]",
+            "images": "jsonb[]",
+            "numbers": "jsonb",
+        },
     )
 
 

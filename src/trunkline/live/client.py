@@ -40,6 +40,7 @@ class Live(AsyncFace):
     unwatch = awaited(calls.unwatch)
     watch_tagged = awaited(calls.watch_tagged)
     allow = awaited(calls.allow)
+    forbid = awaited(calls.forbid)
     tables = awaited(calls.tables)
     access = awaited(calls.access)
     subscribe = awaited_on(calls.subscribe)
@@ -47,6 +48,7 @@ class Live(AsyncFace):
     subscriptions = awaited(calls.subscriptions)
     read = awaited(calls.read)
     visible = awaited(calls.visible)
+    visible_many = awaited(calls.visible_many)
 
     @checked
     def stream(
@@ -120,6 +122,7 @@ class SyncLive(SyncFace):
     unwatch = blocking(calls.unwatch)
     watch_tagged = blocking(calls.watch_tagged)
     allow = blocking(calls.allow)
+    forbid = blocking(calls.forbid)
     tables = blocking(calls.tables)
     access = blocking(calls.access)
     subscribe = blocking_on(calls.subscribe)
@@ -127,6 +130,7 @@ class SyncLive(SyncFace):
     subscriptions = blocking(calls.subscriptions)
     read = blocking(calls.read)
     visible = blocking(calls.visible)
+    visible_many = blocking(calls.visible_many)
 
     def stream(
         self,

@@ -2,7 +2,8 @@
 
 The process is what the seed of live tables calls a device: its subscriptions are rows that carry
 its id, they end with its lease, and one call reads for all of them. What a call finds is put into
-the mailboxes of the streams that it concerns. The hub waits for nobody: see `Mailbox`.
+the mailboxes of the streams that it concerns, each table by its own `Lane`. The hub waits for
+nobody: see `Mailbox`. What it cannot read for all, each stream reads by itself.
 
 A stream *joins*: it is told the place from which on the hub reads for it. That place is taken
 before a read begins, so the read sees the subscription, which was committed before. What lies
@@ -20,6 +21,7 @@ from trunkline.broker.stream import Place, Reset, present_end
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import (
+    DatabaseError,
     Invalid,
     LeaseLost,
     NotFound,
@@ -31,7 +33,7 @@ from trunkline.core.service import Probe
 from trunkline.core.waiting import set_within
 from trunkline.live import calls
 from trunkline.live.judging import Judge
-from trunkline.live.models import LiveBatch
+from trunkline.live.lane import Lane, Load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,7 +48,7 @@ logger = telemetry.get_logger(__name__)
 
 LOOK_EVERY = 1.0  # seconds, where no wake-up comes
 MOST_EVENTS = 1_000  # that one call looks at
-_LARGE = 8 << 20  # characters of rows, from which on fewer are asked for
+_TOO_MUCH = {"54000", "53200"}  # more than a value may hold, or than there is memory for
 
 
 class Hub:
@@ -57,25 +59,26 @@ class Hub:
         self.used = False
         """Whether there is, or was, a subscription of the process."""
         self.closed = False
+        self.judge = Judge(db)
         self._db = db
         self._lease = lease
         self._listener = listener
-        self._judge = Judge(db)
         self._place: Place | None = None
         self._generation = 0
         self._tables: list[LiveTable] = []
         self._looked = float("-inf")
         self._most = MOST_EVENTS
         self._members: dict[int, Mailbox] = {}
+        self._lanes: dict[int, Lane] = {}
         self._joining: list[tuple[Mailbox, asyncio.Future[Place]]] = []
         self._woken = asyncio.Event()
         self._ended = False
         self._task: asyncio.Task[None] | None = None
 
-    @property
-    def place(self) -> Place | None:
-        """How far was read: a stream with an empty mailbox stands here."""
-        return self._place
+    def place(self, relation: int) -> Place | None:
+        """How far was read for a table: a stream with an empty mailbox stands here."""
+        lane = self._lanes.get(relation)
+        return (lane and lane.place) or self._place
 
     async def table(self, relation: str) -> LiveTable:
         """A live table by its name among them, or as SQL names it, as it was a second ago."""
@@ -117,6 +120,8 @@ class Hub:
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
+        for lane in self._lanes.values():
+            await lane.close()
         for mailbox in self._members.values():
             mailbox.close()
         self._members.clear()
@@ -134,8 +139,11 @@ class Hub:
                     try:
                         await self._round()
                         waits.reset()
+                    except Unavailable as error:
+                        await self._pause(error, waits.next())
                     except Exception as error:  # noqa: BLE001 - all streams of the process depend on us
                         await self._pause(error, waits.next())
+                        self._give_up(error)
         finally:
             for _, joined in self._joining:
                 joined.cancel()
@@ -160,6 +168,17 @@ class Hub:
         )
         await asyncio.sleep(wait)
 
+    def _give_up(self, error: Exception) -> None:
+        """What cannot be read for all is read by each: whom it does not concern goes on."""
+        self._place = None
+        members, self._members = self._members, {}
+        for member in members.values():
+            member.close()
+        joining, self._joining = self._joining, []
+        for _, joined in joining:
+            if not joined.done():
+                joined.set_exception(error)
+
     def _hear(self, _key: str) -> None:
         self._woken.set()
 
@@ -175,7 +194,7 @@ class Hub:
         assert self._place is not None
         joining, self._joining = self._joining, []
         for mailbox, joined in joining:
-            if not joined.cancelled():
+            if not joined.done():
                 mailbox.joined = True
                 self._members[mailbox.subscription] = mailbox
                 joined.set_result(self._place)
@@ -199,23 +218,29 @@ class Hub:
         except LeaseLost:
             await self._renew()
             return True
+        except DatabaseError as error:
+            if not may_ask_for_less(error, self._most):
+                raise
+            self._most //= 2
+            return True
+        self._most = min(MOST_EVENTS, self._most * 2)
         if rows:
-            await self._tell(rows, Place(place.incarnation, max(row.up_to for row in rows)))
+            self._tell(rows, Place(place.incarnation, max(row.up_to for row in rows)))
         self.read.send(len(rows))
         return bool(rows)
 
-    async def _tell(self, rows: list[LiveRead], place: Place) -> None:
-        size = sum(len(row.old_row or "") + len(row.new_row or "") for row in rows)
-        self._most = max(1, self._most // 2) if size > _LARGE else min(MOST_EVENTS, self._most * 2)
-        wanted = {number: member.wanted for number, member in self._members.items()}
-        told = await self._judge.tell(rows, wanted, incarnation=place.incarnation)
-        for number, error in told.failures.items():
-            if member := self._members.pop(number, None):
-                member.fail(error)
-        for number, changes in told.changes.items():
-            member = self._members.get(number)
-            if member and not member.put(LiveBatch(place.token, tuple(changes))):
-                del self._members[number]
+    def _tell(self, rows: list[LiveRead], place: Place) -> None:
+        assert self._place is not None
+        self._members = {n: member for n, member in self._members.items() if not member.closed}
+        by_table: dict[int, list[LiveRead]] = {}
+        for row in rows:
+            if row.relation is not None:
+                by_table.setdefault(row.relation, []).append(row)
+        for relation, some in by_table.items():
+            concerned = {number for row in some for number in row.subscriptions or ()}
+            members = {n: self._members[n] for n in concerned if n in self._members}
+            lane = self._lanes.setdefault(relation, Lane(self.judge))
+            lane.put(Load(some, members, self._place, place))
         self._place = place
 
     async def _reset(self, reason: str) -> None:
@@ -255,3 +280,8 @@ class Hub:
                         hint="live_tables() lists those that are.",
                     )
                 )
+
+
+def may_ask_for_less(error: DatabaseError, most: int) -> bool:
+    """Whether fewer events might be read where this many were too much for the server."""
+    return error.sqlstate in _TOO_MUCH and most > 1

@@ -1,19 +1,29 @@
 """From events and conditions to what each subscription is told: rights and policies decide.
 
 Conditions were asked by ``live_read``. What a role may select, and which rows the policies of the
-table let it see, before and after, is asked here, once for all subscriptions of the same role with
-the same settings. Who fails, because a policy does, fails alone.
+table let it see, before and after, is asked here: once for all subscriptions of the same role with
+the same settings, and with one call for many such settings. Who fails, because a policy does or a
+row cannot be read, fails alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker.stream import Place
-from trunkline.core.errors import Forbidden, Invalid, TrunklineError, Unavailable
+from trunkline.core import telemetry
+from trunkline.core.errors import (
+    DatabaseError,
+    Forbidden,
+    Invalid,
+    TrunklineError,
+    Unavailable,
+)
 from trunkline.live import calls
 from trunkline.live.models import Change, LiveChange
 
@@ -21,28 +31,45 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from trunkline.core.db import AsyncDb
-    from trunkline.live.models import LiveRead
+    from trunkline.live.models import LiveRead, Visible
+
+logger = telemetry.get_logger(__name__)
 
 Row = dict[str, Any]
+Settings = tuple[tuple[str, str], ...]
+
+MOST_AT_ONCE = 100  # settings that are judged with one call
+_CALLS_AT_ONCE = 2  # for one table: slow policies of it must not take all connections
+_TOOK_TOO_LONG = "57014"
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a subscription asks for, and for whom."""
+    """What a subscription asks for, of which table, and for whom."""
 
+    relation: int
     key_columns: tuple[str, ...]
     changes: frozenset[str]
     columns: frozenset[str] | None
+    condition_columns: frozenset[str]
     role: str
-    settings: tuple[tuple[str, str], ...]
+    settings: Settings
+
+    def hidden(self, allowed: Iterable[str]) -> set[str]:
+        """Columns by which it is told of a row, and which its role may not select."""
+        needed = self.condition_columns.union(self.key_columns, self.columns or ())
+        return set(needed.difference(allowed))
 
 
 @dataclass(slots=True)
 class Told:
-    """What each subscription is told, and which fail."""
+    """What each subscription is told, which fail, and which have to load anew, and why."""
 
     changes: dict[int, list[LiveChange]] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+    """The characters of the rows of these changes."""
     failures: dict[int, TrunklineError] = field(default_factory=dict)
+    lost: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +93,11 @@ class _Event:
         self._incarnation = incarnation
         self._rows: tuple[Row | None, Row | None] | None = None
         self._changes: dict[tuple[Change, str], LiveChange] = {}
+
+    @property
+    def images(self) -> list[str]:
+        """The row before and after, as far as there is one, as the server wrote it."""
+        return [row for row in (self.read.old_row, self.read.new_row) if row is not None]
 
     @property
     def rows(self) -> tuple[Row | None, Row | None]:
@@ -114,6 +146,9 @@ class Judge:
 
     def __init__(self, db: AsyncDb):
         self._db = db
+        self._turns: dict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(_CALLS_AT_ONCE)
+        )
 
     async def tell(
         self, read: Iterable[LiveRead], wanted: Mapping[int, Wanted], *, incarnation: int
@@ -123,10 +158,7 @@ class Judge:
         groups: dict[tuple[int, str], list[_Match]] = {}
         for row in read:
             if row.error is not None:
-                for number in row.subscriptions or ():
-                    told.failures[number] = Invalid(
-                        f"the condition of the subscription fails: {row.error}."
-                    )
+                _note_error(row, told)
                 continue
             for match in _matches(_Event(row, incarnation), wanted):
                 assert row.relation is not None
@@ -137,7 +169,8 @@ class Judge:
 
     async def _tell_role(self, relation: str, role: str, matches: list[_Match], told: Told) -> None:
         try:
-            access = await self._db.run(calls.access(relation, role))
+            async with self._turns[relation]:
+                access = await self._db.run(calls.access(relation, role))
         except Unavailable:
             raise
         except TrunklineError as error:
@@ -145,38 +178,83 @@ class Judge:
             return
         allowed = access.columns
         for match in matches:
-            if hidden := set(match.wanted.key_columns).difference(allowed):
+            if hidden := match.wanted.hidden(allowed):
                 _fail([match], _may_not(role, min(hidden)), told)
-        if not access.guarded:
+        if access.guarded:
+            await self._tell_guarded(relation, role, matches, allowed, told)
+        else:
             _tell(matches, None, allowed, told)
-            return
-        for settings, some in _by_settings(matches).items():
+
+    async def _tell_guarded(
+        self, relation: str, role: str, matches: list[_Match], allowed: Sequence[str], told: Told
+    ) -> None:
+        waiting = list(_by_settings(matches).items())
+        most = MOST_AT_ONCE
+        while waiting:
+            some = waiting[:most]
             try:
-                seen = await self._visible(relation, role, dict(settings), some)
-                _tell(some, seen, allowed, told)
-            except Unavailable:
-                raise
-            except TrunklineError as error:
-                _fail(some, error, told)
+                answers = await self._visible(relation, role, some)
+            except DatabaseError as error:
+                if error.sqlstate == _TOOK_TOO_LONG and len(some) > 1:
+                    most = len(some) // 2
+                    continue  # one of them may take its time, the others need not wait for it
+                answers = [error] * len(some)
+            for (_, few), answer in zip(some, answers, strict=False):
+                if isinstance(answer, TrunklineError):
+                    _fail(few, answer, told)
+                else:
+                    _tell(few, answer, allowed, told)
+            waiting = waiting[len(answers) :]
+            most = min(most * 2, MOST_AT_ONCE)
 
     async def _visible(
-        self, relation: str, role: str, settings: dict[str, str], matches: list[_Match]
-    ) -> dict[str, bool]:
-        """Which rows, as JSON, the role may see."""
-        images = list(
-            dict.fromkeys(
-                image
-                for match in matches
-                for image in (match.event.read.old_row, match.event.read.new_row)
-                if image is not None
+        self, relation: str, role: str, groups: Sequence[tuple[Settings, list[_Match]]]
+    ) -> list[dict[str, bool] | TrunklineError]:
+        """Which rows, as JSON, the role may see with each of some settings; maybe of fewer."""
+        places: dict[str, int] = {}
+        numbers = [
+            sorted(
+                {
+                    places.setdefault(image, len(places) + 1)
+                    for match in matches
+                    for image in match.event.images
+                }
             )
+            for _, matches in groups
+        ]
+        images = list(places)
+        asked = calls.visible_many(
+            relation, role, [dict(settings) for settings, _ in groups], images, numbers
         )
-        async with self._db.transaction() as connection:
-            await self._db.run(calls.hurry(), on=connection)
-            answer = await self._db.run(
-                calls.visible(relation, role, settings, images), on=connection
+        try:
+            async with self._turns[relation], self._db.transaction() as connection:
+                await self._db.run(calls.hurry(), on=connection)
+                answers = await self._db.run(asked, on=connection)
+        except (Unavailable, DatabaseError):
+            raise
+        except TrunklineError as error:  # of the table and the role, whatever the settings
+            return [error] * len(groups)
+        return [
+            _answer(answer, [images[number - 1] for number in some])
+            for answer, some in zip(answers, numbers, strict=False)
+        ]
+
+
+def _answer(answer: Visible, images: Sequence[str]) -> dict[str, bool] | TrunklineError:
+    if answer.visible is None:
+        return DatabaseError(answer.error or "", sqlstate=answer.state)
+    return dict(zip(images, answer.visible, strict=True))
+
+
+def _note_error(row: LiveRead, told: Told) -> None:
+    assert row.error is not None
+    for number in row.subscriptions or ():
+        if row.lost:
+            told.lost[number] = row.error
+        else:
+            told.failures[number] = Invalid(
+                f"the condition of the subscription fails: {row.error}."
             )
-        return dict(zip(images, answer, strict=True))
 
 
 def _matches(event: _Event, wanted: Mapping[int, Wanted]) -> Iterator[_Match]:
@@ -188,10 +266,8 @@ def _matches(event: _Event, wanted: Mapping[int, Wanted]) -> Iterator[_Match]:
             yield _Match(event, number, wanted[number], held, holds)
 
 
-def _by_settings(
-    matches: Iterable[_Match],
-) -> dict[tuple[tuple[str, str], ...], list[_Match]]:
-    found: dict[tuple[tuple[str, str], ...], list[_Match]] = {}
+def _by_settings(matches: Iterable[_Match]) -> dict[Settings, list[_Match]]:
+    found: dict[Settings, list[_Match]] = {}
     for match in matches:
         found.setdefault(match.wanted.settings, []).append(match)
     return found
@@ -208,8 +284,14 @@ def _tell(
         except Invalid as error:
             _fail([match], error, told)
             continue
+        except Exception as error:  # all other streams of the process are told here, too
+            logger.exception("a change could not be told", event_id=match.event.read.event_id)
+            _fail([match], TrunklineError(f"a change could not be told: {error!r}."), told)
+            continue
         if change is not None:
             told.changes.setdefault(match.subscription, []).append(change)
+            size = sum(map(len, match.event.images))
+            told.sizes[match.subscription] = told.sizes.get(match.subscription, 0) + size
 
 
 def _change(
@@ -264,8 +346,8 @@ def _fail(matches: Iterable[_Match], error: TrunklineError, told: Told) -> None:
 
 def _may_not(role: str, column: str) -> Forbidden:
     return Forbidden(
-        f'{role} may no longer select column "{column}", which is part of the key.',
-        hint="Have the owner of the table grant that again.",
+        f'{role} may no longer select column "{column}", by which rows are told.',
+        hint="Have the owner of the table grant that again, or subscribe without it.",
     )
 
 
@@ -274,11 +356,13 @@ def _row(text: str | None) -> Row | None:
     if text is None:
         return None
     try:
-        row: Row = json.loads(text, parse_float=Decimal)
+        row = json.loads(text, parse_float=Decimal)
     except ValueError:  # a whole number with more digits than Python likes
         row = json.loads(text, parse_float=Decimal, parse_int=Decimal)
     except RecursionError:
         raise Invalid("a row has a value that is nested too deep to be read.") from None
+    if not isinstance(row, dict):
+        raise Invalid(f"a row is a JSON object by column, got {text[:80]}.")
     return row
 
 

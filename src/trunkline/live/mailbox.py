@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trunkline.live.models import LiveBatch
 
 MOST = 2_000  # changes that wait for one stream
+MOST_SIZE = 8 << 20  # characters of their rows
 
 
 class Mailbox:
@@ -31,8 +32,9 @@ class Mailbox:
         self.closed = False
         self.renew = False
         """Whether the subscription is gone, and has to be made anew."""
-        self._items: deque[LiveBatch | Reset] = deque()
+        self._items: deque[tuple[LiveBatch | Reset, int]] = deque()
         self._waiting = 0
+        self._size = 0
         self._failure: TrunklineError | None = None
         self._changed = asyncio.Event()
 
@@ -41,19 +43,21 @@ class Mailbox:
         """Whether all was taken that came."""
         return not self._items
 
-    def put(self, batch: LiveBatch) -> bool:
-        """Add what is told; False when there is no room, and then it is closed."""
-        if self._items and self._waiting + len(batch.changes) > MOST:
+    def put(self, batch: LiveBatch, size: int) -> None:
+        """Add what is told; when there is no room it is closed, and nothing is added any more."""
+        if self._items and (
+            self._waiting + len(batch.changes) > MOST or self._size + size > MOST_SIZE
+        ):
             self.close()
-            return False
-        self._waiting += len(batch.changes)
-        self._items.append(batch)
-        self._changed.set()
-        return True
+        if not self.closed:
+            self._waiting += len(batch.changes)
+            self._size += size
+            self._items.append((batch, size))
+            self._changed.set()
 
     def reset(self, reset: Reset) -> None:
         """History is gone."""
-        self._items.append(reset)
+        self._items.append((reset, 0))
         self._changed.set()
 
     def fail(self, error: TrunklineError) -> None:
@@ -70,8 +74,9 @@ class Mailbox:
     def take(self) -> LiveBatch | Reset | None:
         """The next item, if one is there; raises what the stream ends with."""
         if self._items:
-            item = self._items.popleft()
+            item, size = self._items.popleft()
             self._waiting -= len(getattr(item, "changes", ()))
+            self._size -= size
             return item
         if self._failure is not None:
             raise self._failure

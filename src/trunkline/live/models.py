@@ -67,6 +67,8 @@ class LiveTable:
     subscriptions: int
     fault: str | None
     created_at: datetime
+    oid: int
+    """Its number, which it keeps when it gets another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,15 @@ class LiveAccess:
 
 
 @dataclass(frozen=True, slots=True)
+class Visible:
+    """Which rows one of many may see, or the error of a policy, with its SQLSTATE."""
+
+    visible: list[bool] | None
+    state: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribed:
     """A subscription that was made, and who is told."""
 
@@ -105,7 +116,8 @@ class Subscribed:
 class LiveRead:
     """An event of a live table, and whose conditions hold for the row before and after.
 
-    Without an event, how far was looked; with ``error``, whose condition fails.
+    Without an event, how far was looked; with ``error``, whose condition fails; if it is ``lost``,
+    who has to load anew and to subscribe anew.
     """
 
     up_to: int
@@ -120,6 +132,7 @@ class LiveRead:
     matched_old: list[bool] | None
     matched_new: list[bool] | None
     error: str | None
+    lost: bool | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from trunkline.broker.stream import Heartbeat, Place, Reset, patiently, present_
 from trunkline.core import telemetry
 from trunkline.core.acting import act_as
 from trunkline.core.errors import (
+    DatabaseError,
     Invalid,
     PositionTrimmed,
     TrunklineError,
@@ -23,8 +24,8 @@ from trunkline.core.errors import (
 )
 from trunkline.core.execution import translated
 from trunkline.live import calls
-from trunkline.live.hub import MOST_EVENTS
-from trunkline.live.judging import Judge, Wanted
+from trunkline.live.hub import MOST_EVENTS, may_ask_for_less
+from trunkline.live.judging import Wanted
 from trunkline.live.mailbox import Mailbox
 from trunkline.live.models import LiveBatch
 
@@ -86,7 +87,7 @@ class LiveStream:
         self._role = role
         self._settings = dict(settings)
         self._heartbeat = heartbeat
-        self._judge = Judge(db)
+        self._most = MOST_EVENTS
         self._place = None if after is None else Place.parse(after)
         self._resumed = after is not None
         self._mailbox: Mailbox | None = None
@@ -97,9 +98,11 @@ class LiveStream:
     @property
     def token(self) -> str | None:
         """Where the stream stands: after the last batch that it gave; None before it is open."""
-        box, reached = self._following, self._hub.place
-        if box is not None and box.empty and not box.closed and self._is_before(reached):
-            self._place = reached
+        box = self._following
+        if box is not None and box.empty and not box.closed:
+            reached = self._hub.place(box.wanted.relation)
+            if self._is_before(reached):
+                self._place = reached
         return None if self._place is None else self._place.token
 
     async def open(self) -> None:
@@ -181,7 +184,9 @@ class LiveStream:
         """A mailbox that nobody has put anything in, of a subscription that is there."""
         assert self._mailbox is not None
         if self._mailbox.renew:
+            former = self._mailbox.subscription
             await self._patiently(self._subscribe_wholly)
+            await self._unsubscribe(former)
         elif self._mailbox.joined:
             self._hub.leave(self._mailbox)
             self._mailbox = Mailbox(self._mailbox.subscription, self._mailbox.wanted)
@@ -191,29 +196,38 @@ class LiveStream:
         """What lies between the place of the stream and that from which on the hub reads for it."""
         assert self._place is not None
         while not self._closed and self._is_before(to):
-            call = self._reading(self._place, to.position)
+            call = self._reading(self._place, to.position, max_events=self._most)
             try:
                 rows = await self._patiently(lambda call=call: self._db.run(call))  # type: ignore[misc]
             except PositionTrimmed as error:
                 self._place = to
                 yield self._said(Reset(to.token, error.message))
                 return
+            except DatabaseError as error:
+                if not may_ask_for_less(error, self._most):
+                    raise
+                self._most //= 2
+                continue
+            self._most = min(MOST_EVENTS, self._most * 2)
             place = Place(self._place.incarnation, max(row.up_to for row in rows))
-            batch = await self._batch(rows, place)
+            item = await self._found(rows, place)
             self._place = place  # who stops here goes on after this one
-            if batch is not None:
-                yield self._said(batch)
+            if item is not None:
+                yield self._said(item)
             elif self._silence <= 0:
                 yield self._said(Heartbeat(place.token))
 
-    async def _batch(self, rows: list[LiveRead], place: Place) -> LiveBatch | None:
+    async def _found(self, rows: list[LiveRead], place: Place) -> LiveBatch | Reset | None:
         assert self._mailbox is not None
         number, wanted = self._mailbox.subscription, self._mailbox.wanted
         told = await self._patiently(
-            lambda: self._judge.tell(rows, {number: wanted}, incarnation=place.incarnation)
+            lambda: self._hub.judge.tell(rows, {number: wanted}, incarnation=place.incarnation)
         )
         if number in told.failures:
             raise told.failures[number]
+        if number in told.lost:
+            self._mailbox.close(renew=True)
+            return Reset(place.token, told.lost[number])
         changes = told.changes.get(number)
         return LiveBatch(place.token, tuple(changes)) if changes else None
 
@@ -282,13 +296,14 @@ class LiveStream:
     async def _subscribe(self) -> None:
         process = await self._lease.hold()
         self._hub.used = True
-        table = await self._hub.table(self._relation)
+        known = self._mailbox
+        table = await self._hub.table(str(known.wanted.relation) if known else self._relation)
         async with self._db.transaction() as connection:
             with translated(connection):
                 await act_as(connection, self._role, self._settings)
             made = await self._db.run(
                 calls.subscribe(
-                    table.relation,
+                    str(table.oid),
                     self._condition,
                     changes=self._changes,
                     columns=None if self._columns is None else sorted(self._columns),
@@ -300,9 +315,11 @@ class LiveStream:
         self._mailbox = Mailbox(
             made.subscription,
             Wanted(
+                relation=table.oid,
                 key_columns=tuple(table.key_columns),
                 changes=CHANGES if self._changes is None else self._changes,
                 columns=self._columns,
+                condition_columns=frozenset(self._condition or ()),
                 role=made.role,
                 settings=tuple(sorted(self._settings.items())),
             ),

@@ -1,4 +1,4 @@
-/* Make or change the watch of a table.  Nothing of it is ever run: the trigger function has its own copy.  TL403. */
+/* Make or change the watch of a table.  Nothing of it is ever run: the trigger function has its own copy.  The owner of the table gets the pass.  TL403. */
 create or replace function trunkline._broker_watch_put(wanted trunkline.broker_watched_table)
 returns trunkline.broker_watched_table language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -11,6 +11,11 @@ begin
      set relation_name = excluded.relation_name, topic = excluded.topic, operations = excluded.operations, columns = excluded.columns,
          key_columns = excluded.key_columns, condition = excluded.condition, fault = null
   returning w.* into stored;
+  insert into trunkline.broker_watch_mark as m (watch, role, topics)
+  select stored.watch, c.relowner, array[stored.topic] from pg_class c where c.oid = stored.relation
+  on conflict on constraint broker_watch_mark_pkey do update
+     set role = excluded.role, topics = m.topics || array(select t from unnest(excluded.topics) t where t <> all (m.topics))
+   where m.role <> excluded.role or not m.topics @> excluded.topics;
   return stored;
 end $$;
 select trunkline._access('_broker_watch_put(trunkline.broker_watched_table)', 'writer');

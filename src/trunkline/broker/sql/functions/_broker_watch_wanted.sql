@@ -13,7 +13,7 @@ begin
       'Watch a table that is neither temporary nor of the system.');
   elsif not pg_has_role(class.relowner, 'usage') then
     perform trunkline._raise('TL403', format('table %s belongs to %s: only its owner may watch it.', relation, class.relowner::regrole));
-  elsif not has_function_privilege(class.relowner, 'trunkline._broker_capture(text, jsonb, text[], jsonb[], text[], jsonb[])', 'execute') then
+  elsif not has_function_privilege(class.relowner, 'trunkline._broker_capture(text, jsonb, text[], jsonb[], text[], jsonb[], int, uuid)', 'execute') then
     perform trunkline._raise('TL403', format('events of table %s are published for its owner %s, who may not publish.', relation, class.relowner::regrole),
       format('Have a DBA run: grant trunkline_writer to %s;', class.relowner::regrole));
   elsif operations is null or cardinality(operations) = 0 then

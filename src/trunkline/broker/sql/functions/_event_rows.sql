@@ -2,7 +2,7 @@
    events are looked up by (xid, seq), first in the slot that took rows when the first of the ticks was taken.  Positions of
    a moment ago are found in the current slot of ticks. */
 create or replace function trunkline._event_rows(positions bigint[])
-returns table (event_position bigint, event_id bigint, topic text, key text, payload jsonb, metadata jsonb, subscription bigint, at timestamptz)
+returns table (event_position bigint, event_id bigint, topic text, key text, payload jsonb, metadata jsonb, subscription bigint, at timestamptz, watch int)
 language plpgsql stable set enable_seqscan = off set enable_nestloop = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   here int := trunkline._ring_current('tick');
@@ -52,7 +52,7 @@ begin
      order by (s.until > wanted.at and s.nth = 1) desc nulls last, s.until > wanted.at, s.until desc nulls last
   loop
     return query
-      select w.place, coalesce(e.event_id, e.seq), e.topic::text, e.key::text, e.payload, e.metadata::jsonb, e.subscription, e.at
+      select w.place, coalesce(e.event_id, e.seq), e.topic::text, e.key::text, e.payload, e.metadata::jsonb, e.subscription, e.at, e.watch
         from unnest(wanted.places, wanted.xids, wanted.seqs) w (place, xid, seq)
        cross join lateral (select * from trunkline.event e where e.slot = number and e.xid = w.xid and e.seq = w.seq offset 0) e;
     get diagnostics found_rows = row_count;

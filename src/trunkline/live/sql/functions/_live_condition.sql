@@ -48,14 +48,14 @@ begin
           if jsonb_typeof(part.value) <> 'array' then
             raise invalid_text_representation using message = format('"in" takes a list, got %s', left(part.value::text, 80));
           end if;
-          value := coalesce((select jsonb_agg(trunkline._live_value(v.value, trunkline._live_element(col.shown, col.is_array)) order by v.place)
+          value := coalesce((select jsonb_agg(trunkline._live_value(v.value, trunkline._live_element(col.shown, col.is_array), col.enum) order by v.place)
                                from jsonb_array_elements(part.value) with ordinality v (value, place)), '[]');
         elsif part.value = 'null' and part.key <> 'eq' then
           raise invalid_text_representation using message = format('"%s" takes a value, got null', part.key);
         elsif part.key = 'icontains' then
           value := to_jsonb(part.value #>> '{}');
         else
-          value := trunkline._live_value(part.value, trunkline._live_element(col.shown, col.is_array));
+          value := trunkline._live_value(part.value, trunkline._live_element(col.shown, col.is_array), col.enum);
         end if;
       exception when data_exception then
         fault := sqlerrm;
@@ -63,7 +63,7 @@ begin
       end;
       normal := normal || jsonb_build_object(given.key, coalesce(normal -> given.key, '{}') || jsonb_build_object(part.key, value));
       terms := terms || (given.key || ' ' || part.key);
-      parts := parts || trunkline._live_term(given.key, part.key, col.kind, col.shown, col.is_array, col.collation_name, array[given.key, part.key]);
+      parts := parts || trunkline._live_term(given.key, part.key, col.kind, col.shown, col.is_array, col.collation_name, col.enum, array[given.key, part.key]);
       if part.key = 'eq' and not col.is_array then
         keys := keys || given.key;
       end if;

@@ -2,7 +2,7 @@
    concern the role.  Only policies that speak of the row, of settings and of who asks: one that looks into tables would be judged by what
    they say later, and might show a row that nobody was to see.  So functions of users must be immutable, or take nothing.  Nor may one
    speak of columns that events do not have.
-   Errors: TL422 names the policy that cannot be judged, TL404 no such role. */
+   Errors: TL409 columns have other names than they had when somebody subscribed, TL422 names the policy that cannot be judged, TL404 no such role. */
 create or replace function trunkline._live_policy(relation regclass, role name)
 returns text language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -14,6 +14,8 @@ begin
   select r.oid, r.rolsuper, r.rolbypassrls into judged from pg_roles r where r.rolname = role;
   if judged.oid is null then
     perform trunkline._raise('TL404', format('there is no role %s.', quote_ident(role)));
+  elsif trunkline._live_renamed(relation) then
+    perform trunkline._raise('TL409', format('a column of table %s got another name or left.', relation), 'Load anew and subscribe anew.');
   elsif not class.relrowsecurity or judged.rolsuper or judged.rolbypassrls
         or not class.relforcerowsecurity and pg_has_role(judged.oid, class.relowner, 'usage') then
     return null;
@@ -27,13 +29,9 @@ begin
         where o.pronamespace <> 'pg_catalog'::regnamespace and (o.provolatile = 'v' or o.provolatile = 's' and o.pronargs > 0)))
    order by p.polname limit 1;
   if bad is null then
-    select format('policy %I of table %s speaks of column %I, which is not among those that are told', p.polname, relation, a.attname) into bad
-      from pg_policy p join pg_depend d on d.classid = 'pg_policy'::regclass and d.objid = p.oid and d.refclassid = 'pg_class'::regclass and d.refobjid = relation
-      join pg_attribute a on a.attrelid = relation and a.attnum = d.refobjsubid
-      or p.polqual::text ~ ':varattno 0 ' and a.attrelid = relation and a.attnum > 0 and not a.attisdropped
-     where p.polrelid = relation and p.polcmd in ('*', 'r') and trunkline._live_policy_of(p.polroles, judged.oid) and p.polqual is not null
-       and a.attnum > 0 and not exists (select from trunkline._live_column(relation) c where c.place = a.attnum)
-     order by p.polname, a.attnum limit 1;
+    select format('policy %I of table %s speaks of column %I, which is not among those that are told', s.policy, relation, s.name) into bad
+      from trunkline._live_policy_columns(relation, role) s
+     where not exists (select from trunkline._live_column(relation) c where c.name = s.name) order by s.policy, s.name limit 1;
   end if;
   if bad is not null then
     perform trunkline._raise('TL422', format('%s: it cannot be judged for a row of the past.', bad),

@@ -12,6 +12,7 @@ begin
   if not found then
     perform trunkline._raise('TL404', format('%s is not a live table.', coalesce(new.relation::text, 'NULL')), 'Its owner makes it one with live_watch().');
   end if;
+  perform trunkline._live_note(new.relation);
   allowed := (select a.columns from trunkline.live_access(new.relation, new.role) a);
   bad := (select coalesce('"' || left(c, 80) || '"', 'NULL') from unnest(new.changes) c where c is null or c <> all (array['created', 'updated', 'deleted', 'left']) limit 1);
   if new.changes = '{}' or bad is not null then

@@ -1,5 +1,5 @@
-/* A duty of maintain(): live subscriptions end with the process that served them, tables that were dropped are no longer live, and shapes
-   that nobody uses are forgotten.  Returns whether there is more. */
+/* A duty of maintain(): live subscriptions end with the process that served them, tables that were dropped are no longer live, columns
+   that changed are noted, and shapes that nobody uses are forgotten.  Returns whether there is more. */
 create or replace function trunkline.live_expire()
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -10,6 +10,7 @@ begin
   get diagnostics many = row_count;
   perform trunkline._live_end(t.relation) from trunkline.live_table t
     where not exists (select from pg_class c where c.oid = t.relation) or not exists (select from trunkline.broker_watched_table w where w.relation = t.relation);
+  perform trunkline._live_note(t.relation) from trunkline.live_table t;
   delete from trunkline.live_shape h where h.shape_id in (
     select i.shape_id from trunkline.live_shape i
      where not exists (select from trunkline.live_subscription s where s.shape_id = i.shape_id) for update skip locked limit 1000);

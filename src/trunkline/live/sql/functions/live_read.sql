@@ -1,24 +1,34 @@
 /* Changes after a position that the conditions of live subscriptions ask for: those of a process, or one.  Each event with the row before and
    after, the subscriptions, and for each of them whether its condition holds for the row before (matched_old) and after (matched_new).  A
    TRUNCATE has neither row.  What policies say is for the reader to ask: live_visible().  A last row without an event says how far was
-   looked.  A row with an error names subscriptions whose condition fails; others are not concerned.
+   looked: at most max_events, fewer when they are large.  A row with an error names subscriptions whose condition fails; others are not
+   concerned.  If it says lost, they are to be told to load anew, and made anew: the rows of their table, as they were written before one of its
+   columns got another name or left, are told to nobody.  Only what the triggers of a table wrote is told, not what was published like that.
    generation: what live_enter() said to the process; its subscriptions are gone when it says another by now.
    incarnation: the life of the server in which the position was told.  Up to to_position, else to the present end.  Reads only.
    Errors: TL410 when events after the position have left, or it is not of this history; TL422; TL423 another generation. */
 create or replace function trunkline.live_read(after bigint, process uuid default null, subscription bigint default null, incarnation int default null,
   max_events int default 1000, to_position bigint default null, generation bigint default null)
 returns table (up_to bigint, event_id bigint, relation oid, operation text, old_row jsonb, new_row jsonb, at timestamptz,
-  subscriptions bigint[], matched_old boolean[], matched_new boolean[], error text)
+  subscriptions bigint[], matched_old boolean[], matched_new boolean[], error text, lost boolean)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set timezone = 'UTC' set datestyle = 'ISO, MDY' set jit = off as $$
 declare
+  enough constant int := 8388608;  -- bytes of rows with which a read ends
   head bigint := trunkline.broker_head();
   present int := trunkline.incarnation();
   last_one bigint := least(to_position, head);
-  batch trunkline.live_event[];
+  batch trunkline.live_event[] := '{}';
+  bytes bigint := 0;
+  seen int := 0;
+  event record;
+  before_ jsonb;
+  after_ jsonb;
   concerned oid[];
+  lost_ones oid[] := '{}';
   shapes int[];
   topics text[];
+  places bigint[];
   scope text := case when subscription is null then 's.process = $2' else 's.subscription = $3' end;
   shape trunkline.live_shape;
   found record;
@@ -44,20 +54,55 @@ begin
     shapes := array(select s.shape_id from trunkline.live_subscription s where s.subscription = live_read.subscription);
   end if;
   concerned := array(select distinct h.relation::oid from trunkline.live_shape h where h.shape_id = any (shapes));
-  topics := array(select w.topic || o from trunkline.broker_watched_table w cross join unnest(array['.insert', '.update', '.delete', '.truncate']) o where w.relation = any (concerned));
-  if topics <> '{}' then
-    select array_agg(row(e.place, e.up_to, e.event_id, w.relation, o.operation,
-                         case o.operation when 'update' then e.metadata -> 'old' when 'delete' then e.payload end,
-                         case o.operation when 'update' then (e.metadata -> 'old') || e.payload when 'insert' then e.payload end, e.at)::trunkline.live_event order by e.place)
-      into batch
-      from (select row_number() over (order by b.up_to)::int as place, b.* from trunkline.broker_events(after + 1, max_events, topics, last_one) b) e
-      cross join lateral (select substring(e.topic from '[a-z]+$') as operation) o
-      left join trunkline.broker_watched_table w on w.relation_name = e.metadata ->> 'table' and w.relation = any (concerned);
-  else
+  topics := array(select t || o from trunkline.broker_watched_table w join trunkline.broker_watch_mark m on m.watch = w.watch
+    cross join unnest(m.topics) t cross join unnest(array['.insert', '.update', '.delete', '.truncate']) o where w.relation = any (concerned));
+  if topics = '{}' then
     perform trunkline._event_left(after + 1) from trunkline.broker_ends() n where n.first_one > after + 1;
+  else
+    places := array(select p.up_to from trunkline._event_positions(after + 1, last_one, topics, max_events) p order by p.up_to);
+    if cardinality(places) = max_events then
+      last_one := places[max_events];
+    end if;
+    for event in
+      select e.event_position, e.event_id, substring(e.topic from '[a-z]+$') as operation, e.payload, e.metadata, e.at, l.relation, e.event_id <= l.history_from as lost
+        from trunkline._event_rows(places) e
+        left join (trunkline.broker_watched_table w join trunkline.live_table l on l.relation = w.relation) on w.watch = e.watch and w.relation = any (concerned)
+       order by e.event_position
+    loop
+      seen := seen + 1;
+      continue when event.relation is null;
+      if event.lost then
+        lost_ones := lost_ones || event.relation::oid;
+        continue;
+      end if;
+      before_ := case event.operation when 'update' then event.metadata -> 'old' when 'delete' then event.payload || '{}' end;
+      after_ := case event.operation when 'update' then (event.metadata -> 'old') || event.payload when 'insert' then event.payload || '{}' end;
+      batch := array_append(batch, row(seen, event.event_position, event.event_id, event.relation, event.operation, before_, after_, event.at)::trunkline.live_event);
+      bytes := bytes + coalesce(pg_column_size(before_), 0) + coalesce(pg_column_size(after_), 0);  -- not compressed: they are not as they are stored
+      if bytes >= enough then
+        last_one := event.event_position;
+        exit;
+      end if;
+    end loop;
+    if seen < (select count(*) from unnest(places) p where p <= last_one) then
+      perform trunkline._event_left(after + 1);
+    end if;
+    lost_ones := array(select distinct b.relation from unnest(batch) b where trunkline._live_renamed(b.relation) union select l from unnest(lost_ones) l);
   end if;
-  if cardinality(batch) = max_events then
-    last_one := batch[max_events].event_position;
+  if lost_ones <> '{}' then
+    batch := array(select b from unnest(batch) b where b.relation <> all (lost_ones));
+    up_to := after;
+    lost := true;
+    for relation, subscriptions in execute format('select s.relation::oid, array_agg(s.subscription) from trunkline.live_subscription s where s.relation = any ($1) and %s group by 1', scope)
+      using lost_ones, process, subscription
+    loop
+      error := format('a column of table %s got another name or left, and what was written before cannot be told.', relation::regclass);
+      return next;
+    end loop;
+    relation := null;
+    subscriptions := null;
+    error := null;
+    lost := null;
   end if;
   for shape in select h.* from trunkline.live_shape h where h.shape_id = any (shapes) and h.relation::oid in (select b.relation from unnest(batch) b) loop
     begin
@@ -99,12 +144,12 @@ begin
     all_new := all_new || array_fill(false, array[cardinality(found.places)]);
   end if;
   return query
-    select e.event_position, e.event_id, e.relation, e.operation, e.old_row, e.new_row, e.at, m.subscriptions, m.held, m.holds, null::text
+    select e.event_position, e.event_id, e.relation, e.operation, e.old_row, e.new_row, e.at, m.subscriptions, m.held, m.holds, null::text, null::boolean
       from unnest(batch) e
       join (select u.place, array_agg(u.subscription) as subscriptions, array_agg(u.held) as held, array_agg(u.holds) as holds
               from unnest(all_places, all_subscriptions, all_old, all_new) u (place, subscription, held, holds) group by u.place) m on m.place = e.place
     union all
-    select last_one, null, null, null, null, null, null, null, null, null, null
+    select last_one, null, null, null, null, null, null, null, null, null, null, null
     order by 1, 2 nulls last;
 end $$;
 comment on function trunkline.live_read(bigint, uuid, bigint, int, int, bigint, bigint) is 'Changes after a position that live subscriptions ask for.';
