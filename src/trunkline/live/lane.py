@@ -1,13 +1,14 @@
 """`Lane`: the changes of one live table on their way from the hub to its streams.
 
 Each table has one, so that policies of one table that take long delay nobody who looks at another.
-What comes while they are asked waits, and is then asked about together. When too much waits the
-streams that it concerns fall behind: they read by themselves.
+What comes while they are asked waits. When too much waits the streams that it concerns fall behind:
+they read by themselves.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ logger = telemetry.get_logger(__name__)
 MOST_WAITING = 8 << 20  # characters of rows
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Load:
     """What a read found for a table, between two places, and the mailboxes that it concerns."""
 
@@ -40,41 +41,31 @@ class Load:
         """The characters of its rows."""
         return sum(len(row.old_row or "") + len(row.new_row or "") for row in self.rows)
 
-    def add(self, other: Load) -> None:
-        """Take what follows, too; who joined in between drops what it has seen."""
-        self.rows += other.rows
-        self.members.update(other.members)
-        self.up_to = other.up_to
-
 
 class Lane:
     """Judges what is put on it in order, and tells who is concerned."""
 
     def __init__(self, judge: Judge):
         self._judge = judge
-        self._current: Load | None = None
-        self._waiting: Load | None = None
+        self._loads: deque[Load] = deque()
+        self._size = 0
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
     @property
     def place(self) -> Place | None:
         """Up to where all was told; None when nothing is under way."""
-        return None if self._current is None else self._current.after
+        return self._loads[0].after if self._loads else None
 
     def put(self, load: Load) -> None:
         """Tell of this, after what is under way."""
-        if self._current is None:
-            self._current = load
+        if self._loads and self._size + load.size > MOST_WAITING:
+            _leave_to_themselves(load)
+            return
+        self._loads.append(load)
+        self._size += load.size
+        if len(self._loads) == 1:
             self._task = asyncio.create_task(self._run(), name="live lane")
-        elif self._waiting is None:
-            self._waiting = load
-        elif self._waiting.size + load.size > MOST_WAITING:
-            self._waiting.add(load)
-            _leave_to_themselves(self._waiting)
-            self._waiting = None
-        else:
-            self._waiting.add(load)
 
     async def close(self) -> None:
         """Tell nobody any more."""
@@ -84,14 +75,15 @@ class Lane:
             await asyncio.wait({self._task})
 
     async def _run(self) -> None:
-        while self._current is not None:
-            load = self._current
+        while self._loads:
+            load = self._loads[0]
             try:
                 _deliver(load, await self._told(load))
             except Exception:  # the next one must not wait for it
                 logger.exception("changes of a live table could not be judged for all")
                 _leave_to_themselves(load)
-            self._current, self._waiting = self._waiting, None
+            self._loads.popleft()
+            self._size -= load.size
 
     async def _told(self, load: Load) -> Told:
         wanted = {

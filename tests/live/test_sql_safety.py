@@ -1,0 +1,231 @@
+"""What nobody can forge or find out by way of a live table, and how large a read gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.broker.steps import head, tick
+from tests.fixtures.asking import ask, call, called, column, refused
+from tests.fixtures.roles import login_roles
+from tests.live.steps import Reading, app_role, contacts, subscribe, visible, watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.fixtures.asking import Session
+
+
+def names(session: Session) -> list[tuple[str, str]]:
+    return session.execute("select name, relation from trunkline.live_tables()").fetchall()
+
+
+def lost(reading: Reading) -> list[bool]:
+    return [row["lost"] is True for row in reading.rows()]
+
+
+def test_nothing_that_is_called_like_a_type_of_a_condition_is_run(
+    session: Session, connect: Callable[..., Session]
+) -> None:
+    """It would run as the owner of the schema."""
+    session.execute("create table ran (who text); grant insert on ran to public")
+    with login_roles(session, connect) as role:
+        owner = role("trunkline_writer")
+        owner.execute(
+            "create type mood as enum ('sad', 'glad');"
+            "create table moods (id int primary key, m mood)"
+        )
+        watch(owner, "moods")
+        reading = Reading(session, subscribe(owner, {"m": {"gt": "sad"}}, relation="moods"))
+        owner.execute("insert into moods values (1, 'sad'), (2, 'glad')")
+        assert reading.keys() == [2]
+        owner.execute(
+            "create function note(text) returns bool language sql as"
+            " $$ insert into public.ran values (current_user) returning true $$;"
+            "alter table moods alter m type text; drop type mood;"
+            "create domain mood as text check (note(value)); insert into moods values (3, 'glad')"
+        )
+        (row,) = reading.rows()
+        assert "is not a label" in row["error"]
+    assert column(session, "select who from ran") == []
+
+
+def test_a_label_that_an_enum_gets_later_has_its_place_in_conditions(session: Session) -> None:
+    session.execute(
+        "create type mood as enum ('sad', 'glad'); create table moods (id int primary key, m mood)"
+    )
+    watch(session, "moods")
+    reading = Reading(session, subscribe(session, {"m": {"gt": "sad"}}, relation="moods"))
+    session.execute("alter type mood add value 'fair' before 'glad'")
+    session.execute("insert into moods values (1, 'sad'), (2, 'fair'), (3, 'glad'), (4, null)")
+    assert reading.keys() == [2, 3]
+
+
+def test_only_the_triggers_of_a_table_tell_of_it(
+    session: Session, connect: Callable[..., Session]
+) -> None:
+    contacts(session)
+    reading = Reading(session, subscribe(session))
+    number = ask(session, "select watch from trunkline.broker_watched()")
+    event = ("public.contacts.insert", '{"id": 1}', '{"op": "insert", "table": "public.contacts"}')
+    with login_roles(session, connect) as role:
+        stranger = role("trunkline_writer")
+        stranger.execute("select trunkline.broker_publish(%s, %s, metadata => %s)", event)
+        stranger.execute(
+            "insert into trunkline.event (topic, payload, metadata) values (%s, %s, %s)", event
+        )
+        stranger.execute(
+            "select trunkline._broker_capture(%s, '{}', '{1}', '{\"{}\"}', watch => %s,"
+            " pass => coalesce((select pass from trunkline.broker_watch_pass),"
+            " gen_random_uuid()))",
+            [event[0], number],
+        )
+        for statement in (
+            "insert into trunkline.event (topic, payload, watch) values ('a', '{}', 1)",
+            "select pass from trunkline.broker_watch_mark",
+        ):
+            with refused("42501"):
+                stranger.execute(statement)
+        assert reading.rows() == []
+        session.execute(f"grant insert on contacts to {ask(stranger, 'select current_user')}")
+        stranger.execute("insert into contacts values (2, 7)")
+        assert reading.keys() == [2]
+
+
+def test_a_read_ends_with_the_row_that_makes_it_large(session: Session) -> None:
+    contacts(session)
+    number = subscribe(session)
+    tick(session)
+    place, seen, reads = head(session), list[int](), 0
+    session.execute(
+        "insert into contacts select n, 7, repeat('x', 1000000) from generate_series(1, 20) n"
+    )
+    tick(session)
+    while rows := called(session, "live_read", after=place, subscription=number).fetchall():
+        assert sum(len(row["new_row"]["name"]) for row in rows if row["new_row"]) < 10_000_000
+        seen += [row["new_row"]["id"] for row in rows if row["new_row"]]
+        place, reads = rows[-1]["up_to"], reads + 1
+    assert (seen, reads) == (list(range(1, 21)), 3)
+
+
+# Names
+
+
+def test_a_table_that_gets_another_name_goes_on_under_it(session: Session) -> None:
+    contacts(session)
+    reading = Reading(session, subscribe(session))
+    start = reading.up_to
+    session.execute("insert into contacts values (1, 7)")
+    session.execute("alter table contacts rename to people; insert into people values (2, 7)")
+    assert names(session) == [("people", "public.people")]
+    watch(session, "people")
+    session.execute("insert into people values (3, 7)")
+    assert reading.keys() == [1, 2, 3]
+    reading.up_to = start
+    assert reading.keys() == [1, 2, 3]
+
+
+def test_rows_of_a_table_are_never_told_as_those_of_one_that_took_its_name(
+    session: Session,
+) -> None:
+    contacts(session)
+    session.execute("create table others (id int primary key); insert into contacts values (1, 7)")
+    watch(session, "others")
+    reading = Reading(session, subscribe(session, relation="others"))
+    reading.up_to = 0
+    session.execute("alter table contacts rename to former; alter table others rename to contacts")
+    session.execute("insert into contacts values (2); insert into former values (3, 7)")
+    watch(session)
+    assert reading.keys() == [2]
+
+
+def test_a_table_that_is_made_anew_has_the_name_and_nothing_else_of_the_former(
+    session: Session,
+) -> None:
+    contacts(session)
+    session.execute("insert into contacts values (1, 7); drop table contacts")
+    contacts(session)
+    assert names(session) == [("contacts", "public.contacts")]
+    reading = Reading(session, subscribe(session))
+    session.execute("insert into contacts values (2, 7)")
+    reading.up_to = 0
+    assert reading.keys() == [2]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "rename org_id to org",
+        "drop org_id",
+        "rename org_id to tmp; alter table contacts rename id to org_id;"
+        "alter table contacts rename tmp to id",
+        "drop org_id; alter table contacts add org_id int",
+    ],
+)
+def test_what_was_written_before_a_column_changed_its_name_is_told_to_nobody(
+    session: Session, change: str
+) -> None:
+    contacts(session)
+    number = subscribe(session)
+    reading = Reading(session, number)
+    session.execute("insert into contacts values (1, 7)")
+    session.execute(f"alter table contacts {change}")
+    assert lost(reading) == [True]
+    session.execute("call trunkline.maintain()")
+    reading.up_to = 0
+    assert lost(reading) == [True]
+    session.execute("insert into contacts values (3, 8)")
+    assert lost(reading) == [False]
+
+
+def test_a_column_that_is_added_disturbs_nobody(session: Session) -> None:
+    contacts(session)
+    reading = Reading(session, subscribe(session))
+    session.execute("insert into contacts values (1, 7)")
+    session.execute("alter table contacts add more int; insert into contacts values (2, 7)")
+    assert reading.keys() == [1, 2]
+
+
+def test_a_row_that_lacks_what_a_policy_speaks_of_is_seen_by_nobody(session: Session) -> None:
+    contacts(session)
+    session.execute(
+        "alter table contacts enable row level security;"
+        "create policy p on contacts using (name is distinct from 'secret')"
+    )
+    with app_role(session, "usage on schema public", "select on contacts") as role:
+        assert visible(session, role, [{"id": 1, "name": "a"}, {"id": 2}]) == [True, False]
+
+
+# Who may subscribe
+
+
+def test_what_was_allowed_can_be_taken_back_and_stays_so(session: Session) -> None:
+    contacts(session)
+    with app_role(session, "usage on schema public", "select on contacts") as role:
+        call(session, "live_allow", role=role)
+        session.execute(f"set role {role}")
+        subscribe(session)
+        session.execute("reset role")
+        other = subscribe(session)
+        assert call(session, "live_forbid", role=role) == [(True,)]
+        assert column(session, "select subscription from trunkline.live_subscriptions()") == [other]
+        assert call(session, "live_forbid", role=role) == [(False,)]
+        session.execute("select trunkline.roles_grant()")
+        session.execute(f"set role {role}")
+        with refused("42501"):
+            subscribe(session)
+
+
+def test_who_may_subscribe_for_another_reason_is_not_said_to_be_forbidden(
+    session: Session,
+) -> None:
+    with app_role(session) as role:
+        call(session, "live_allow", role=role)
+        session.execute(f"grant trunkline_reader to {role}")
+        with refused("TL409") as error:
+            call(session, "live_forbid", role=role)
+        assert "trunkline_reader" in str(error.value)
+        assert column(session, "select role from trunkline.live_role") == [role]
+    for name, state in (("trunkline_reader", "TL409"), ("no_such_role", "TL404")):
+        with refused(state):
+            call(session, "live_forbid", role=name)
