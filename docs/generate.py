@@ -98,7 +98,7 @@ THEMES = {
     },
     "live": {
         "Tables": "watch unwatch watch_tagged tables",
-        "Who may": "allow access visible",
+        "Who may": "allow forbid access visible visible_many",
         "Subscriptions": "subscribe unsubscribe subscriptions",
         "Reading": "read enter leave",
         "Duties of maintain()": "expire",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.broker.test_stream import start as beginning
 from tests.fixtures.asking import connections
-from tests.live.steps import CONTACTS
+from tests.live.steps import CONTACTS, app_role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +39,13 @@ def test_a_table_becomes_live_and_ceases_to_be(session: Session, cli: Cli) -> No
     assert cli("live", "unwatch", "contacts").code == 0
     assert cli("live", "unwatch", "contacts").code == 3
     assert cli("live", "tables").rows == []
+
+
+def test_a_right_to_subscribe_is_given_and_taken_back(session: Session, cli: Cli) -> None:
+    with app_role(session) as role:
+        assert cli("live", "allow", role).code == 0
+        assert cli("live", "forbid", role).code == 0
+        assert cli("live", "forbid", role).code == 3
 
 
 def test_a_comment_makes_a_table_live(session: Session, cli: Cli) -> None:

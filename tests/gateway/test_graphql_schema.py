@@ -38,6 +38,7 @@ def table(name: str, *columns: LiveColumn, relation: str = "") -> LiveTable:
         subscriptions=0,
         fault=None,
         created_at=datetime.now(UTC),
+        oid=1,
     )
 
 

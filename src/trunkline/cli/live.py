@@ -89,6 +89,22 @@ def allow(
     say(f"Role {role} may subscribe to live tables.")
 
 
+@command(app, example="trunkline live forbid app_user")
+def forbid(
+    invocation: Invocation,
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="The role.")],
+) -> None:
+    """Take back what allow gave: the role may subscribe no longer, and its subscriptions end."""
+    from trunkline.core.errors import NotFound
+    from trunkline.live import calls
+
+    with invocation.session() as session:
+        was_allowed = session.run(calls.forbid(role))
+    if not was_allowed:
+        raise NotFound(f"role {role} was not allowed to subscribe to live tables.")
+    say(f"Role {role} may subscribe to live tables no longer.")
+
+
 @command(app, example="trunkline live tables", reads=True)
 def tables(
     invocation: Invocation,

@@ -6,7 +6,7 @@ declare
   place real := (select e.enumsortorder from pg_enum e where e.enumtypid = enum and e.enumlabel = label);
 begin
   if place is null and label is not null then
-    raise invalid_text_representation using message = format('%s is not a label of %s', quote_literal(left(label, 80)), format_type(enum, null));
+    raise invalid_text_representation using message = format('%s is not a label of the enum', quote_literal(left(label, 80)));
   end if;
   return place;
 end $$;
