@@ -83,8 +83,10 @@ async def test_what_keeps_failing_goes_to_the_dead_letters_and_the_rest_comes(
     assert (await web.ask("POST", path, json=asked, role=WRITER))["claim"] is None
     dead = (await web.ask("GET", f"/v1/log/{fresh}.dead/messages"))["messages"]
     assert [letter["value"] for letter in dead] == ["bad"]
-    about = {"topic": fresh, "group": "packers", "partition": 0, "offset": 1, "attempts": 2}
-    assert dead[0]["headers"]["dead"] == {**about, "reason": "still broken"}
+    why = dead[0]["headers"]["dead"]
+    place = {"topic": fresh, "group": "packers", "partition": 0, "offset": 1}
+    assert place.items() <= why.items()
+    assert (why["attempts"], why["reason"]) == (2, "still broken")
 
 
 async def test_a_claim_has_as_many_bytes_as_were_asked_for_and_its_attempts_are_right(

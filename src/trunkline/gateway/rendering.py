@@ -25,7 +25,6 @@ _WIDE = frozenset(
         "archived_last",
         "backfill",
         "backfill_up_to",
-        "batch",
         "claim",
         "epoch",
         "delivery",
