@@ -84,7 +84,7 @@ THEMES = {
         "Events": "publish publish_many topic events head event_id_text event_id event_time why",
         "Numbering": "tick release next_due unnumbered",
         "Subscriptions": "subscribe unsubscribe subscriptions explain resume topic_matches hold",
-        "Groups": "group group_delete handler_delete groups lag seek progress join leave",
+        "Groups": "group group_delete handler_delete groups lag lost seek progress join leave",
         "Reading": "read commit fetch look deliveries scan ends",
         "Retries and dead letters": "fail park retries retried trial "
         "dead_list dead_show dead_retry dead_discard",

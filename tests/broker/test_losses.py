@@ -140,6 +140,7 @@ def test_what_a_group_has_not_read_is_counted_handler_by_handler(brief: Session)
     found = losses(brief)
 
     assert (found.lost, found.first, found.last) == (2, 3, 5)
+    assert call(brief, "broker_lost") == [("billing", 2)]
     assert orders == 4
     assert told(brief) == [
         {"group": "billing", "lasting": True, "lost": 2, "first": "3", "last": "5"}

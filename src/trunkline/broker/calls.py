@@ -316,6 +316,16 @@ def quarantined() -> Call[dict[str, int]]:
     )
 
 
+def lost() -> Call[dict[str, int]]:
+    """How many deliveries have left before they were read, by group."""
+    return Call(
+        "broker_lost",
+        {},
+        lambda rows: {row["group_name"]: row["deliveries"] for row in rows},
+        safe_to_repeat=True,
+    )
+
+
 def conditions() -> Call[list[Condition]]:
     """Distinct conditions and how many subscriptions have them."""
     return Call("broker_conditions", {}, many(Condition), safe_to_repeat=True)

@@ -123,7 +123,7 @@ async def _of_broker(caller: Caller) -> list[Metric]:
     unmatched = await caller.run(broker_calls.unmatched())
     forwardable = await caller.run(broker_calls.forwardable())
     quarantined = await caller.run(broker_calls.quarantined())
-    groups = await caller.run(broker_calls.groups())
+    lost = await caller.run(broker_calls.lost())
     webhooks = await caller.run(webhook_calls.webhooks())
     now = datetime.now(UTC)
     return [
@@ -170,7 +170,7 @@ async def _of_broker(caller: Caller) -> list[Metric]:
             "trunkline_broker_lost",
             "deliveries that have left before a group had read them",
             ("group",),
-            (((each.group_name,), each.lost) for each in groups),
+            (((group,), number) for group, number in lost.items()),
         ),
         _family(
             "trunkline_broker_quarantined",
