@@ -238,7 +238,6 @@ def test_the_exit_code_tells_what_happened_and_standard_error_why(cli: Cli) -> N
         ("log consume orders --group g --wait x", '--wait takes a number, got "x".'),
         ("log read orders -n 0", "--limit is at least 1, got 0."),
         ("serve --port 99999", "--port is at most 65535, got 99999."),
-        ("why abc", 'EVENT takes a whole number, got "abc".'),
         ("broker dead discard 17 xx", 'NUMBER takes a whole number, got "xx".'),
     ],
 )
@@ -246,10 +245,17 @@ def test_what_fits_no_option_is_told_with_what_came(
     capfd: pytest.CaptureFixture[str], line: str, said: str
 ) -> None:
     assert main(line.split()) == 2
-    command = line.split(" -")[0].removesuffix(" orders").removesuffix(" abc")
+    command = line.split(" -")[0].removesuffix(" orders")
     told = capfd.readouterr().err.splitlines()
     assert told[0] == f"error: {said}"
     assert told[1].startswith(f" hint: Try: trunkline {command.removesuffix(' 17 xx')}")
+
+
+def test_what_is_no_event_is_told_before_anybody_is_asked(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["why", "abc"]) == 2
+    assert capfd.readouterr().err.startswith("error: event_id is the number of an event, or ev ")
 
 
 @pytest.mark.parametrize("option", ["--dsn", "--instance"])

@@ -186,16 +186,20 @@ def test_who_has_no_role_can_read_nothing_and_call_nothing(nobody: Session) -> N
 
 
 def test_no_role_can_touch_a_table_or_a_sequence_directly(session: Session) -> None:
-    """Except the one that nobody can become, which matches conditions."""
+    """Except the one that nobody can become, which matches conditions; and what triggers read of
+    tables of their own."""
     granted = session.execute(
         "select c.relname, grantee::regrole::text from pg_class c, aclexplode(c.relacl) a"
         " where c.relnamespace = 'trunkline'::regnamespace and a.grantee <> c.relowner"
         " and a.grantee <> 'trunkline_matcher'::regrole"
     ).fetchall()
     assert sorted(granted) == [
-        (name, role)
-        for name in READ_BY_DEFAULTS
-        for role in ("trunkline_admin", "trunkline_writer")
+        ("broker_watch_pass", "-"),
+        *(
+            (name, role)
+            for name in READ_BY_DEFAULTS
+            for role in ("trunkline_admin", "trunkline_writer")
+        ),
     ]
 
 

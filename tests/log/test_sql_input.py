@@ -545,6 +545,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "log_fetch": {**FETCH, "max_messages": 1, "max_bytes": 1, "incarnation": 1},
     "log_flush": {},
     "log_group_delete": {"topic": TOPIC, "group_name": "billing"},
+    "log_behind": {"topic": TOPIC, "group_name": "billing"},
     "log_groups": {"topic": TOPIC, "group_name": "billing"},
     "log_join": {
         "topic": TOPIC,
@@ -603,6 +604,7 @@ MEANINGFUL = {
     "log_dead_retry": "group_name",
     "log_ends": "topics",
     "log_fetch": "incarnation",
+    "log_behind": "topic group_name",
     "log_groups": "topic group_name",
     "log_join": "member",
     "log_lag": "topic group_name",

@@ -6,15 +6,14 @@ from typing import Annotated, Any
 import typer
 
 from trunkline.cli.asking import Yes, ask
+from trunkline.cli.helping import commands
 from trunkline.cli.invocation import Invocation, command
 from trunkline.cli.log import Topic
 from trunkline.cli.log_groups import SomeGroup, SomeTopic
 from trunkline.cli.output import say
 from trunkline.core.words import counted
 
-dead = typer.Typer(
-    help="Messages that readers of shared groups failed with for good.", no_args_is_help=True
-)
+dead = commands("Messages that readers of shared groups failed with for good.")
 
 _LISTED = (
     *("letter", "topic", "group_name", "partition", "offset", "key"),

@@ -21,6 +21,7 @@ def why(
     """Tell what became of an event, hop by hop; exit code 3 when nothing is known of it."""
     from trunkline.broker import calls
 
+    asked = calls.why(event)
     with invocation.session() as session:
-        hops = session.run(calls.why(event))
+        hops = session.run(asked)
     invocation.print(hops)
