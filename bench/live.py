@@ -119,6 +119,8 @@ async def read(lab: Lab) -> AsyncGenerator[Row]:
         async with _tables(lab) as (platform, connection):
             process = await platform._lease.hold()  # noqa: SLF001 - as streams do
             await _subscribe(connection, process, many)
+            while await platform.broker.tick():
+                pass
             after = await platform.broker.head()
             for table in ("ours", "seed"):
                 await connection.execute(

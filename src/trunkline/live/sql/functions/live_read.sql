@@ -87,7 +87,9 @@ begin
     if seen < (select count(*) from unnest(places) p where p <= last_one) then
       perform trunkline._event_left(after + 1);
     end if;
-    lost_ones := array(select distinct b.relation from unnest(batch) b where trunkline._live_renamed(b.relation) union select l from unnest(lost_ones) l);
+    lost_ones := array(  -- once for each table, however many events there are
+      select t.relation from (select distinct b.relation from unnest(batch) b offset 0) t where trunkline._live_renamed(t.relation)
+      union select l from unnest(lost_ones) l);
   end if;
   if lost_ones <> '{}' then
     batch := array(select b from unnest(batch) b where b.relation <> all (lost_ones));
