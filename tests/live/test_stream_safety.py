@@ -179,6 +179,37 @@ async def test_what_is_too_much_for_one_read_is_read_in_smaller_parts_or_by_each
         assert brief(await take(again, 20)) == expected
 
 
+async def test_who_joins_while_a_failed_read_is_waited_out_is_not_refused_for_it(
+    platform: Platform, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub, run = platform.live._hub, platform.db.run
+    paused, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def failing(call: Call[Any], **given: Any) -> Any:
+        if call.function == "live_read" and call.arguments["process"]:
+            raise DatabaseError("out of memory", sqlstate="53200")
+        return await run(call, **given)
+
+    async def pause(_error: Exception, _wait: float) -> None:
+        monkeypatch.setattr(platform.db, "run", run)
+        paused.set()
+        await goes_on.wait()
+
+    monkeypatch.setattr(platform.db, "run", failing)
+    monkeypatch.setattr(hub, "_pause", pause)
+    async with platform.live.stream("contacts") as one, platform.live.stream("contacts") as other:
+        reading = asyncio.gather(take(one, 1), anext(items := other.items()))
+        await paused.wait()
+        later = asyncio.gather(reading, anext(items))
+        await eventually(lambda: len(hub._joining) == 1)
+        goes_on.set()
+        await eventually(lambda: _joined(platform, 2))
+        write(session, "insert into contacts values (1, 7)")
+        (told, _), item = await later
+    assert brief(told) == [("created", 1)]
+    assert isinstance(item, LiveBatch)
+
+
 async def test_many_visitors_are_judged_with_one_call_each_by_its_own_settings(
     platform: Platform, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,8 +142,9 @@ class Hub:
                     except Unavailable as error:
                         await self._pause(error, waits.next())
                     except Exception as error:  # noqa: BLE001 - all streams of the process depend on us
+                        self._refuse(error)  # first: who joins in the pause had no part in it
                         await self._pause(error, waits.next())
-                        self._give_up(error)
+                        self._give_up()
         finally:
             for _, joined in self._joining:
                 joined.cancel()
@@ -168,16 +169,19 @@ class Hub:
         )
         await asyncio.sleep(wait)
 
-    def _give_up(self, error: Exception) -> None:
+    def _refuse(self, error: Exception) -> None:
+        """Whoever would have begun with a round that failed is told why."""
+        joining, self._joining = self._joining, []
+        for _, joined in joining:
+            if not joined.done():
+                joined.set_exception(error)
+
+    def _give_up(self) -> None:
         """What cannot be read for all is read by each: whom it does not concern goes on."""
         self._place = None
         members, self._members = self._members, {}
         for member in members.values():
             member.close()
-        joining, self._joining = self._joining, []
-        for _, joined in joining:
-            if not joined.done():
-                joined.set_exception(error)
 
     def _hear(self, _key: str) -> None:
         self._woken.set()
