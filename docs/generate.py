@@ -73,7 +73,7 @@ THEMES = {
         "Append": "append append_text append_batch flush partition_of",
         "Read": "read fetch ready ends offset_at position_check",
         "Assigned groups": "join commit leave",
-        "Shared groups": "claim ack release extend bury",
+        "Shared groups": "claimable claim ack release extend bury",
         "Dead letters": "dead_list dead_show dead_retry dead_discard",
         "Any group": "groups lag behind seek progress group_delete",
         "Upkeep": "trim compact verify",

@@ -263,6 +263,32 @@ async def test_at_most_once_delivers_nothing_again(tl: Platform) -> None:
         assert await consumer.poll(0.1) is None
 
 
+async def test_only_partitions_that_have_something_are_tried(tl: Platform, watch: Watch) -> None:
+    await tl.log.create("wide", partitions=40)
+    async with share(tl, topic="wide") as consumer:
+        assert await consumer.poll(0) is None
+        watch.asked.clear()
+        assert await consumer.poll(0) is None
+        assert watch.asked == {"log_claimable": 1}
+        await fill(tl, 1, topic="wide", partition=39)
+        await fill(tl, 1, first=2, topic="wide", partition=7)
+        watch.asked.clear()
+        found = [await consumer.poll(0), await consumer.poll(0)]
+        assert [numbers(batch) for batch in found if batch] == [[2], [1]]
+        assert watch.asked["log_claim"] == 2
+        assert await consumer.poll(0) is None
+
+
+async def test_where_all_partitions_are_busy_nobody_asks_which(tl: Platform, watch: Watch) -> None:
+    await tl.log.create("wide", partitions=4)
+    for partition in range(4):
+        await fill(tl, 3, topic="wide", partition=partition)
+    async with share(tl, topic="wide", max_messages=1) as consumer:
+        seen = Counter([(await poll(consumer)).partition for _ in range(12)])
+        assert seen == dict.fromkeys(range(4), 3)
+        assert watch.asked["log_claimable"] == 0
+
+
 @pytest.mark.parametrize("delivery", ["at-least-once", "at-most-once"])
 async def test_a_claim_whose_messages_could_not_be_read_is_read_again(
     tl: Platform, watch: Watch, delivery: str

@@ -127,6 +127,40 @@ def test_claims_are_exact_whatever_is_available_and_however_many_claim(
     assert claim(session, most, group=group) is None
 
 
+def claimable(session: Session, group: str = "readers") -> list[int]:
+    return [row[0] for row in call(session, "log_claimable", topic=TOPIC, group_name=group)]
+
+
+def test_partitions_are_claimable_as_long_as_a_claim_would_find_something(
+    session: Session,
+) -> None:
+    create(session, partitions=4)
+    for partition in (1, 2, 3):
+        append(session, b"a", b"b", partition=partition)
+    assert claimable(session) == [0, 1, 2, 3]  # the first claim makes the group
+    assert claim(session, partition=0) is None
+    assert claimable(session) == [1, 2, 3]
+    who = process(session)
+    held = claim(session, 1, MINUTE, partition=1, process=who)
+    assert held is not None
+    claim(session, partition=2)
+    claim(session, 2, timedelta(milliseconds=1), partition=3)
+    wait_until(lambda: claimable(session) == [1, 3])  # two are left in flight, one ran out
+    claim(session, partition=3)
+    claim(session, partition=1)
+    with writing_nothing(session):
+        assert claimable(session) == []
+    die(session, who)
+    assert claimable(session) == [1]
+    assert claim(session, 1, MINUTE, partition=1) is not None
+    assert claimable(session) == []
+    call(session, "log_seek", topic=TOPIC, group_name="readers", start="1", partition=2)
+    assert claimable(session) == [2]
+    call(session, "log_alter", topic=TOPIC, partitions=5)
+    append(session, b"c", partition=4)
+    assert claimable(session) == [2, 4]
+
+
 def test_an_idle_poll_writes_nothing(session: Session, topic: str) -> None:
     fill(session, 3)
     assert claim(session) is not None

@@ -175,6 +175,8 @@ CASES = [
     given("log_offset_at", "TL404", topic=TOPIC, partition=9, at_time="2030-01-01"),
     given("log_ready", "TL404", topic="missing", partitions=[0], up_to=[0]),
     # claims
+    given("log_claimable", "TL404", topic="missing", group_name="readers"),
+    given("log_claimable", "TL422", topic=TOPIC, group_name=""),
     given("log_claim", "TL404", **CLAIM | {"topic": "missing"}),
     given("log_claim", "TL404", **CLAIM | {"partition": 1}),
     given("log_claim", "TL409", **CLAIM | {"group_name": "billing"}),
@@ -562,6 +564,7 @@ SOUND: dict[str, dict[str, Any]] = {
         "member": "",
         "partitions": [0],
     },
+    "log_claimable": {"topic": TOPIC, "group_name": "readers"},
     "log_list": {},
     "log_offset_at": {"topic": TOPIC, "partition": 0, "at_time": "2030-01-01"},
     "log_partition_of": {"key": b"k", "partitions": 3},

@@ -448,6 +448,7 @@ LOOKS = {
     "log_verify('orders')": ("f.problem", None),
     "log_ready('orders', array[gate.zero], array[2::bigint])": ("f", 0),
     "log_ready('orders', array[gate.zero], array[3::bigint])": ("count(*)", 0),
+    "log_claimable('orders', 'readers')": ("f", 0),
     "log_offset_at('orders', gate.zero, '-infinity')": ("f", 4),
     "log_offset_at('orders', gate.zero, 'infinity')": ("f", 4),
     "log_seek('orders', 'billing', 'latest', gate.zero)": ("f.from_offset", 4),

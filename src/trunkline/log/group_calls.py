@@ -133,6 +133,16 @@ def claim(
     )
 
 
+def claimable(topic: str, group: str) -> Call[list[int]]:
+    """Which partitions have something to claim."""
+    return Call(
+        "log_claimable",
+        {"topic": topic, "group_name": group},
+        lambda rows: [row["log_claimable"] for row in rows],
+        safe_to_repeat=True,
+    )
+
+
 def ack(topic: str, group: str, partition: int, claim: int) -> Call[None]:
     """A claim is done; refused when it is not in flight any more."""
     return Call("log_ack", _claim(topic, group, partition, claim), nothing)

@@ -26,6 +26,8 @@ from trunkline.log.consumer import Batch, Consumer, Reader
 from trunkline.log.decoding import DecodedBatch, decode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import psycopg
 
     from trunkline.core.calls import Call
@@ -46,7 +48,9 @@ class SharedConsumer(Consumer):
 
     def __init__(self, reader: Reader):
         super().__init__(reader)
-        self._turn = 0
+        self._last = -1  # the partition that was tried last
+        self._round: deque[int] = deque()  # those to try next
+        self._everywhere = True  # all partitions are worth a try, as far as we know
         self._held_claim: HeldClaim | None = None
         self._claiming: asyncio.Task[HeldClaim | None] | None = None
         self._cache: dict[int, deque[DecodedBatch]] = {}
@@ -56,15 +60,40 @@ class SharedConsumer(Consumer):
         self._settling: WeakKeyDictionary[Batch, asyncio.Task[None]] = WeakKeyDictionary()
 
     async def _next_of(self, topic: Topic) -> Batch | None:
-        if (held := self._still_held()) and (batch := await self._hand_out(held)):
+        held = await self._left_behind() or self._still_held()
+        if held and (batch := await self._hand_out(held)):
             return batch
-        for _ in range(topic.partitions):
-            partition = self._turn % topic.partitions
-            self._turn += 1
-            while claimed := await self._claim(partition):
-                if batch := await self._hand_out(claimed):
-                    return batch
+        if not self._round and self._everywhere:
+            self._round.extend(self._in_turn(range(topic.partitions), topic))
+        while self._round:
+            if batch := await self._next_in(self._round.popleft()):
+                return batch
+            if self._everywhere:
+                break
+        if topic.partitions == 1:
+            return None
+        found = await self._reader.db.run(group_calls.claimable(self.topic, self.group))
+        self._everywhere = len(found) == topic.partitions
+        self._round = deque(self._in_turn(found, topic))
+        while self._round:
+            if batch := await self._next_in(self._round.popleft()):
+                return batch
         return None
+
+    def _in_turn(self, partitions: Iterable[int], topic: Topic) -> list[int]:
+        """In order, beginning after the one that was tried last."""
+        return sorted(partitions, key=lambda n: (n - self._last - 1) % topic.partitions)
+
+    async def _next_in(self, partition: int) -> Batch | None:
+        self._last = partition
+        while claimed := await self._claim(partition):
+            if batch := await self._hand_out(claimed):
+                return batch
+        return None
+
+    async def _left_behind(self) -> HeldClaim | None:
+        """What a poll that was cut short was about to claim."""
+        return None if self._claiming is None else await self._claimed(self._claiming)
 
     def _still_held(self) -> HeldClaim | None:
         held = self._held_claim
@@ -90,6 +119,8 @@ class SharedConsumer(Consumer):
         if self._claiming is not None:
             self._claiming.cancel()
             self._claiming = None
+        self._round.clear()
+        self._everywhere = True
         self._cache.clear()
         self._archived.clear()
 
@@ -124,9 +155,7 @@ class SharedConsumer(Consumer):
         )
 
     async def _claim(self, partition: int) -> HeldClaim | None:
-        """Claim what comes next; what a poll that was cut short was about to claim comes first."""
-        if self._claiming is not None and (left := await self._claimed(self._claiming)):
-            return left
+        """Claim what comes next."""
         self._claiming = asyncio.create_task(self._ask(partition), name=f"claim {self.topic}")
         return await self._claimed(self._claiming)
 
@@ -208,8 +237,7 @@ class SharedConsumer(Consumer):
     async def _leave(self) -> None:
         at_most_once = self._reader.at_most_once
         async with asyncio.timeout(GOODBYE_WITHIN):  # or it comes back when its time is over
-            left = await self._claimed(self._claiming) if self._claiming is not None else None
-            held = left or self._held_claim
+            held = await self._left_behind() or self._held_claim
             self._forget()
             if held is not None and not at_most_once:
                 await self._reader.db.run(
