@@ -23,6 +23,7 @@ from tests.log.steps import (
     create,
     die,
     fill,
+    join,
     maintain,
     process,
     read,
@@ -138,6 +139,8 @@ def test_partitions_are_claimable_as_long_as_a_claim_would_find_something(
     for partition in (1, 2, 3):
         append(session, b"a", b"b", partition=partition)
     assert claimable(session) == [0, 1, 2, 3]  # the first claim makes the group
+    join(session, process(session))
+    assert claimable(session, "billing") == [0, 1, 2, 3]  # and would be refused in this one
     assert claim(session, partition=0) is None
     assert claimable(session) == [1, 2, 3]
     who = process(session)

@@ -89,11 +89,11 @@ class Claiming:
         await bury(self._db, *place, found.claim, read)
 
     async def _partitions(self) -> list[int]:
-        """Where to look, in any order, so that those who ask at once begin at different ones."""
+        """Where something is, in any order: those who ask at once begin at different ones."""
         if self._asked.partition is not None:
             return [self._asked.partition]
-        number = (await self._db.run(calls.settings(self._topic))).partitions
-        return random.sample(range(number), number)
+        found = await self._db.run(group_calls.claimable(self._topic, self._group))
+        return random.sample(found, len(found))
 
     async def _claim(self, partition: int) -> Claimed | None:
         """A claim of as many messages as fit; a larger one is undone before anybody sees it."""

@@ -1,5 +1,5 @@
-/* Which partitions log_claim() would find something in for a shared group: one read-only call for an idle reader.  A group
-   that is not there, or not any more, would be made by a claim in any of them.
+/* Which partitions log_claim() would find something in for a shared group: one read-only call for an idle reader.  All of them
+   for a group that a claim would make, or refuse because it is not shared.
    Errors: TL404, TL422. */
 create or replace function trunkline.log_claimable(topic text, group_name text)
 returns setof int language sql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -10,7 +10,7 @@ returns setof int language sql stable security definer set search_path = pg_cata
     left join trunkline.cursor_key k on k.resource = trunkline._log_resource(p.topic_id, $2, p.partition)
     left join lateral (select x.* from trunkline._cursor_latest(k.cursor_id) x) c on true
    where p.topic_id = (trunkline._log_topic_row($1)).topic_id
-     and (g.topic_id is null or trunkline._log_done_up_to(p, c.up_to) < trunkline._log_tail_briefly(p)
+     and (g.mode is distinct from 'shared' or trunkline._log_done_up_to(p, c.up_to) < trunkline._log_tail_briefly(p)
           or c.state is not null and trunkline._log_claim_due(c.state, clock_timestamp()) is not null)
    order by 1;
 $$;
