@@ -45,6 +45,27 @@ async def test_dead_letters_are_told(app: trunkline.App) -> None:
     assert (letter.payload, letter.attempts, len(outcome.attempts)) == ({"n": 1}, 3, 3)
 
 
+async def test_dead_letters_of_earlier_runs_are_not_told_again(app: trunkline.App) -> None:
+    @app.on("orders", group="g", name="bill", retry=[])
+    async def bill(event: Event) -> None:
+        raise ValueError("never")
+
+    for number in range(2):
+        outcome = await run_handlers(app, [NewEvent("orders", number)])
+        assert [letter.payload for letter in outcome.dead] == [number]
+
+
+async def test_an_earlier_dead_letter_that_holds_back_an_event_is_told(app: trunkline.App) -> None:
+    @app.on("orders", group="g", name="bill", retry=[])
+    async def bill(event: Event) -> None:
+        raise ValueError("never")
+
+    for number in range(2):
+        outcome = await run_handlers(app, [NewEvent("orders", number, key="ann")])
+    assert outcome.attempts == []
+    assert [letter.payload for letter in outcome.dead] == [0]
+
+
 async def test_a_handler_that_the_app_does_not_have_is_not_taken_for_one_without_errors(
     app: trunkline.App,
 ) -> None:

@@ -25,7 +25,7 @@ class Outcome:
     attempts: Sequence[Attempt]
     """Every call of a handler, in order."""
     dead: Sequence[DeadLetterDetails]
-    """The dead letters of the app's handlers, older ones too."""
+    """The dead letters among them, and older ones that hold back events of their key."""
     handlers: Collection[str]
     """The names of the app's handlers."""
 
@@ -82,10 +82,14 @@ async def run_handlers(
             more = await platform.broker.tick()
             for handler in handlers:
                 more += await platform.db.run(handler_calls.hasten(*handler))
+        tried = {
+            (each.group, each.handler, event.event_id) for each in attempts for event in each.events
+        }
         dead = [
             await platform.broker.dead_show(letter.retry)
             for letter in reversed(await platform.broker.dead_list())
-            if (letter.group_name, letter.handler) in handlers
+            if (letter.group_name, letter.handler, letter.event_id) in tried
+            or ((letter.group_name, letter.handler) in handlers and letter.behind)
         ]
     return Outcome(attempts, dead, [name for _, name in handlers])
 
