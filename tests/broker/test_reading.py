@@ -693,6 +693,21 @@ def test_a_subscription_to_a_history_that_has_left_is_refused_though_its_ticks_a
     assert len(read(session, "late")) == len(KEYS)
 
 
+def test_a_subscription_from_a_time_whose_events_have_left_begins_with_those_that_are_there(
+    session: Session,
+) -> None:
+    subscribe(session)
+    fill(session, rounds=1)
+    Member(session).commit_all()
+    age(session, timedelta(hours=5))
+    rotate(session)
+    fill(session, rounds=1)
+
+    subscribe(session, "late", from_time=ask(session, "select now() - interval '1 day'"))
+    match(session)
+    assert len(read(session, "late")) == len(KEYS)
+
+
 def test_a_subscription_is_resumed_where_its_events_have_left_only_by_who_says_so(
     session: Session,
 ) -> None:

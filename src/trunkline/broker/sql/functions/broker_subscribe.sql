@@ -2,13 +2,13 @@
    condition and params give the same subscription; of two expiries the longer wins, and none wins over any.
    condition: a boolean expression over e and s, or the JSON form; NULL or an empty text for every event.  params: what it reads as s.params.
    expiry: the subscription goes when it has not been held for so long, see broker_hold(); process holds it at once.
-   from_position, from_time: events of the past are matched first; without, what is published from now on.
+   from_position, from_time: events of the past are matched first, from a time what is still there; without, what is published from now on.
    handler: make a reader of the group for this subscription, in the same transaction; ordering is "strict" or "skip".  One that
    is there goes on where it is, wherever it was to begin: the same program can be started again when the past has left.
    While another transaction that has not ended makes the same condition, group, subscription or handler, this one waits for it,
    since only its end says whether they are there: up to broker.subscribe_patience, or the caller's lock_timeout, then TL409.
    A condition in SQL that is new makes and drops a temporary view: that transaction cannot be prepared.
-   Errors: TL409, TL410 when the past has left, TL413, TL422, TL423 without a living lease. */
+   Errors: TL409, TL410 when events from from_position on have left, TL413, TL422, TL423 without a living lease. */
 create or replace function trunkline.broker_subscribe(group_name text, condition text default null, params jsonb default '{}', expiry interval default null,
   from_position bigint default null, from_time timestamptz default null, process uuid default null, handler text default null,
   ordering text default null, lanes int default null)
