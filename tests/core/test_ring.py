@@ -164,6 +164,16 @@ def test_a_ring_shrinks_by_leaving_its_last_slots_alone(demo: Session, ring: Rin
         demo.execute("select trunkline.config_set('ring.demo.slots', '2')")
 
 
+def test_a_ring_has_no_more_slots_than_a_session_can_lock(demo: Session, ring: Ring) -> None:
+    """Whoever reads a ring locks all its slots, and maintenance makes them in one transaction."""
+    with refused("TL422") as caught:
+        demo.execute("select trunkline.config_set('ring.demo.slots', '257')")
+    assert "at most 256, got 257" in str(caught.value)
+    demo.execute("select trunkline.config_set('ring.demo.slots', '256')")
+    write(demo, "a")
+    assert ring.rotate()
+
+
 def test_two_who_turn_at_once_turn_once(demo: Session, other: Session, ring: Ring) -> None:
     write(demo, "a")
     assert Ring(other).rotate()

@@ -1,5 +1,6 @@
 /* Change a setting; NULL brings back the default.  The value is checked against the setting's type
-   and minimum, and no duration is above 1000 years, no timeout above 24 days, which is what the server takes (TL422).  Takes effect at the next use: nothing needs a restart. */
+   and minimum, and no duration is above 1000 years, no timeout above 24 days, which is what the server takes, and no ring has more than
+   256 slots (TL422).  Takes effect at the next use: nothing needs a restart. */
 create or replace function trunkline.config_set(name text, value text)
 returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -25,9 +26,11 @@ begin
     perform trunkline._raise('TL422', format('setting "%s" must be at least %s, got %s.', name, setting.minimum, wanted),
       '', jsonb_build_object('name', name, 'minimum', setting.minimum));
   end if;
-  if setting.type = 'interval' then
-    most := case when right(name, 8) = '_timeout' then '24 days' else '1000 years' end;
-    if wanted::interval > most::interval then
+  most := case when right(name, 8) = '_timeout' then '24 days' when setting.type = 'interval' then '1000 years'
+               when name ~ '^ring\..*\.slots$' then '256' end;  -- who reads a ring locks all of its slots
+  if most is not null then
+    execute format('select $1::%1$s <= $2::%1$s', setting.type) into enough using wanted, most;
+    if not enough then
       perform trunkline._raise('TL422', format('setting "%s" must be at most %s, got %s.', name, most, wanted), '', jsonb_build_object('name', name));
     end if;
   end if;
