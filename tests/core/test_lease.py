@@ -134,7 +134,18 @@ def test_a_take_over_raises_the_epoch_and_refuses_the_one_before(session: Sessio
     with refused("TL423") as caught:
         acknowledge(session, "r", 1)
     assert '"present": 2' in (caught.value.diag.message_detail or "")
+    assert 'epoch 1 of "r" is over: epoch 2 owns it now.' in str(caught.value)
     acknowledge(session, "r", 2)
+
+
+def test_who_gave_a_resource_back_is_not_told_that_another_owns_it(session: Session) -> None:
+    process = newcomer(session)
+    take(session, "r", process)
+    session.execute("select trunkline.owner_release('r', 1)")
+    for resource in ("r", "never taken"):
+        with refused("TL423") as caught:
+            acknowledge(session, resource, 1)
+        assert f'epoch 1 of "{resource}" is over: nobody owns it now.' in str(caught.value)
 
 
 def test_a_zombie_stays_refused_though_it_renews_its_lease(session: Session) -> None:
