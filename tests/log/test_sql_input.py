@@ -223,12 +223,14 @@ CASES = [
     given("log_commit", "TL423", **COMMIT | {"group_name": "missing"}),
     given("log_commit", "TL422", **COMMIT | {"up_to": 11}),
     given("log_commit", "TL422", **COMMIT | {"up_to": LARGEST}),
+    given("log_commit", "TL422", **COMMIT | {"up_to": -1}),
     given("log_progress", "TL404", **PROGRESS | {"topic": "missing"}),
     given("log_progress", "TL404", **PROGRESS | {"partitions": [7]}),
     given("log_progress", "TL422", **PROGRESS | {"up_to": [5, 6]}),
     given("log_progress", "TL422", **PROGRESS | {"up_to": [11]}),
     given("log_progress", "TL422", **PROGRESS | {"up_to": [LARGEST]}),
     given("log_progress", "TL422", **PROGRESS | {"up_to": [None]}),
+    given("log_progress", "TL422", **PROGRESS | {"up_to": [-1]}),
     given("log_seek", "TL404", topic="missing", group_name="billing", start="earliest"),
     given("log_seek", "TL404", topic=TOPIC, group_name="missing", start="earliest"),
     given("log_seek", "TL404", topic=TOPIC, group_name="billing", start="earliest", partition=3),
@@ -261,6 +263,12 @@ def test_bad_input_is_refused_by_name_and_changes_nothing(
     message = caught.value.diag.message_primary or ""
     assert message.endswith(".")
     assert "<NULL>" not in message
+
+
+def test_an_array_of_arrays_is_called_what_it_is(furnished: Session) -> None:
+    with refused("TL422") as caught:
+        call(furnished, "log_append", **APPEND | {"payloads": [[b"x"], [b"y"]]})
+    assert "got an array of 2 dimensions." in str(caught.value)
 
 
 @pytest.mark.parametrize(

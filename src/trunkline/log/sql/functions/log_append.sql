@@ -25,7 +25,9 @@ begin
   bytes := coalesce(bytes, 0) + coalesce((select sum(octet_length(k)) from unnest(keys) k), 0) + coalesce((select sum(octet_length(h::text)) from unnest(headers) h), 0);
   if total = 0 then
     perform trunkline._raise('TL422', 'the batch is empty: payloads needs at least one message.');
-  elsif array_ndims(payloads) <> 1 or cardinality(keys) <> total or cardinality(headers) <> total then
+  elsif array_ndims(payloads) <> 1 then
+    perform trunkline._raise('TL422', format('payloads is a list of messages, got an array of %s dimensions.', array_ndims(payloads)));
+  elsif cardinality(keys) <> total or cardinality(headers) <> total then
     perform trunkline._raise('TL422', format('payloads, keys and headers need the same length, got %s, %s and %s.', total, coalesce(cardinality(keys), total), coalesce(cardinality(headers), total)));
   elsif largest > most then
     perform trunkline._raise('TL413', format('a message holds at most %s bytes, got %s.', most, largest),

@@ -4,7 +4,7 @@
    there now, or nothing is there yet, because the server was restored or failed over to a standby that lagged behind.
    The epoch is checked as the last statement and holds until commit: TL423 when another process took over, or another life of the
    server began.
-   Other errors: TL404, TL422 beyond the last offset. */
+   Other errors: TL404, TL422 beyond the last offset or negative. */
 create or replace function trunkline.log_commit(
   topic text, group_name text, partition int, epoch bigint, up_to bigint, incarnation int default null)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -14,7 +14,9 @@ declare
   held trunkline.cursor := trunkline._cursor_hold(resource);
   tail bigint;
 begin
-  if coalesce(up_to > greatest(held.up_to, 0), true) then
+  if up_to < 0 then
+    perform trunkline._raise('TL422', format('up_to is the last offset that is done, 0 for none, got %s.', up_to));
+  elsif coalesce(up_to > greatest(held.up_to, 0), true) then
     tail := trunkline._log_tail(part);
     if up_to > tail and current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
       raise exception using errcode = '40001', message = format('could not serialize commit: the snapshot of this transaction ends at offset %s', tail);

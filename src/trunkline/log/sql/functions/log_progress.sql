@@ -1,6 +1,6 @@
 /* Note how far a reader is that keeps its offsets elsewhere (Spark in its checkpoint), as an assigned group: it shows in
    log_groups() and log_lag().  Goes forward only; what is noted already writes nothing.
-   Errors: TL404, TL409 a living member owns a partition of the group, or the group is shared; TL422 beyond the last offset. */
+   Errors: TL404, TL409 a living member owns a partition of the group, or the group is shared; TL422 beyond the last offset or negative. */
 create or replace function trunkline.log_progress(topic text, group_name text, partitions int[], up_to bigint[])
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -21,7 +21,9 @@ begin
     if exists (select from trunkline.owner o where o.resource = name and trunkline._lease_living(o.process)) then
       perform trunkline._raise('TL409', format('partition %s of group "%s" has a living member.', place.partition, group_name), 'Give the reader another group.');
     end if;
-    if coalesce(place.up_to > greatest((trunkline._cursor_latest(trunkline._cursor_ensure(name))).up_to, 0), true) then
+    if place.up_to < 0 then
+      perform trunkline._raise('TL422', format('up_to is the last offset that is done, 0 for none, got %s.', place.up_to));
+    elsif coalesce(place.up_to > greatest((trunkline._cursor_latest(trunkline._cursor_ensure(name))).up_to, 0), true) then
       tail := trunkline._log_tail(part);
       if place.up_to > tail and current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
         raise exception using errcode = '40001', message = format('could not serialize progress: the snapshot of this transaction ends at offset %s', tail);
