@@ -48,6 +48,8 @@ def test_every_command_helps(path: tuple[str, ...], capsys: pytest.CaptureFixtur
     assert main([*path, "--help"]) == 0
     shown = capsys.readouterr().out
     assert "Usage: " in shown
+    _, example = " ".join(shown.split()).rsplit("Example: ", 1)
+    assert " ".join(("trunkline", *path)) in example
     assert "…" not in shown
     assert "<bool>" not in shown
     assert "{" not in shown.split("Usage: ")[1].splitlines()[0]

@@ -27,7 +27,11 @@ class Command(_Usual, TyperCommand):
 
 
 class Group(_Usual, TyperGroup):
-    """Commands under one name."""
+    """Commands under one name; without an example of their own the first one's is theirs."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.epilog = self.epilog or next(found.epilog for found in self.commands.values())
 
 
 def commands(help: str) -> typer.Typer:  # noqa: A002 - as in Typer
