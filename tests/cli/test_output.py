@@ -118,6 +118,7 @@ def test_a_narrow_terminal_cuts_neither_numbers_nor_names(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.delenv("LINES", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     numbers = ("first_offset", "last_offset", "archived_first", "archived_last", "segments")
     name, number, text = "ring.webhook_log.rotate_every", 9_123_456_789, "word " * 40
@@ -160,6 +161,20 @@ def test_rows_that_come_later_stand_under_the_header(
 def test_one_thing_is_an_object_not_an_array(capsys: pytest.CaptureFixture[str]) -> None:
     print_one({"name": "a"}, Format.JSON)
     assert capsys.readouterr().out == '{"name": "a"}\n'
+
+
+def test_one_thing_that_is_too_wide_for_its_terminal_is_told_line_by_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    print_one({"letter": 1, "group_name": "billing"}, Format.TABLE)
+    assert capsys.readouterr().out.split() == ["letter", "group", "─" * 15, "1", "billing"]
+    row = {"letter": 1, "group_name": "billing", "reason": "x" * 80}
+    print_one(row, Format.TABLE)
+    told = capsys.readouterr().out
+    assert told.split()[:5] == ["letter", "1", "group", "billing", "reason"]
+    assert told.count("x") == 80
 
 
 def test_a_table_lets_no_message_drive_the_terminal() -> None:

@@ -66,9 +66,13 @@ def print_rows(rows: Iterable[Any], form: Format, *, columns: Sequence[str] | No
 
 
 def print_one(row: Any, form: Format, *, columns: Sequence[str] | None = None) -> None:
-    """Print one thing: an object in JSON, a row elsewhere."""
+    """Print one thing: an object in JSON, else a row, or a line per column if it is too wide."""
     if form in {Format.JSON, Format.NL}:
         _put(_json(as_row(row)) + "\n")
+    elif form is Format.TABLE:
+        sheet = _Sheet(columns, alone=True)
+        sheet.write([as_row(row)])
+        sheet.close()
     else:
         print_rows([row], form, columns=columns)
 
@@ -181,8 +185,9 @@ class _Csv:
 class _Sheet:
     """A table that is printed when all of it is known."""
 
-    def __init__(self, columns: Sequence[str] | None):
+    def __init__(self, columns: Sequence[str] | None, *, alone: bool = False):
         self._columns = columns
+        self._alone = alone
         self._rows: list[Mapping[str, Any]] = []
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -196,8 +201,8 @@ class _Sheet:
         table = self._table(columns, " ")
         unbounded = screen.options.update(max_width=_UNBOUNDED)
         if screen.measure(table, options=unbounded).maximum > screen.width:
-            table = self._table(columns, "\n")
-            screen.width = max(screen.width, _least_width(table))
+            table = self._upright(columns) if self._alone else self._table(columns, "\n")
+            _widen(screen, _least_width(table))
         screen.print(table)
 
     def _table(self, columns: Sequence[str], between: str) -> Table:
@@ -208,10 +213,9 @@ class _Sheet:
                 isinstance(row[name], int | None) and not isinstance(row[name], bool)
                 for row in self._rows
             )
-            words = name.removesuffix("_name").split("_")
             longest = max(len(cell(name, row[name])) for row in self._rows)
             table.add_column(
-                (between if numbers else " ").join(words),
+                _words(name, between if numbers else " "),
                 justify="right" if numbers else "left",
                 no_wrap=numbers or (name == columns[0] and longest <= _NAME),
                 overflow="fold",
@@ -220,6 +224,18 @@ class _Sheet:
             table.add_row(*(cell(name, row[name]) for name in columns))
         return table
 
+    def _upright(self, columns: Sequence[str]) -> Table:
+        table = new_table(header=False)
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name in columns:
+            table.add_row(_words(name, " "), cell(name, self._rows[0][name]))
+        return table
+
+
+def _words(name: str, between: str) -> str:
+    return between.join(name.removesuffix("_name").split("_"))
+
 
 def _least_width(table: Table) -> int:
     """So wide a table must be, lest it cut what does not wrap; a terminal breaks its lines."""
@@ -227,6 +243,11 @@ def _least_width(table: Table) -> int:
         2 + (max(len(part) for part in _texts(column)) if column.no_wrap else _LEAST_TEXT)
         for column in table.columns
     )
+
+
+def _widen(screen: Console, least: int) -> None:
+    """Both at once: of a terminal without movements Rich believes no width that comes alone."""
+    screen.size = screen.size._replace(width=max(screen.width, least))
 
 
 def _texts(column: Column) -> Iterator[str]:
@@ -259,7 +280,7 @@ class _Stream:
             self._header = False
             screen = console()
             least = sum(2 + _NARROW.get(name, _LEAST_TEXT) for name in self._columns)
-            screen.width = max(screen.width, least)
+            _widen(screen, least)
             screen.print(table)
 
     def close(self) -> None:
