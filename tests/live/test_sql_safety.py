@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.broker.steps import head, tick
 from tests.fixtures.asking import ask, call, called, column, refused
+from tests.fixtures.postgres import open_two_sessions
 from tests.fixtures.roles import login_roles
-from tests.live.steps import Reading, app_role, contacts, subscribe, visible, watch
+from tests.live.steps import CONTACTS, Reading, app_role, contacts, subscribe, visible, watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,7 +197,117 @@ def test_a_row_that_lacks_what_a_policy_speaks_of_is_seen_by_nobody(session: Ses
         assert visible(session, role, [{"id": 1, "name": "a"}, {"id": 2}]) == [True, False]
 
 
+def test_what_was_written_before_triggers_marked_it_is_told_as_lost(session: Session) -> None:
+    """As in a schema that is older than the marks: the table has to be watched again."""
+    contacts(session)
+    reading = Reading(session, subscribe(session))
+    source = ask(session, "select prosrc from pg_proc where proname ~ '^trunkline_watch_'")
+    session.execute(
+        "update trunkline.live_table set column_names = '{}', history_from = 9223372036854775807"
+    )
+    unmarked = source.replace("broker_watch_pass p where", "broker_watch_pass p where false and")
+    assert unmarked != source
+    session.execute("update pg_proc set prosrc = %s where prosrc = %s", [unmarked, source])
+    session.execute("insert into contacts values (1, 7)")
+    session.execute("select trunkline._live_note('contacts')")
+    session.execute("update pg_proc set prosrc = %s where prosrc = %s", [source, unmarked])
+    assert lost(reading) == [True]
+    watch(session)
+    reading.up_to = 0
+    assert lost(reading) == [True]
+    session.execute("insert into contacts values (2, 7)")
+    assert reading.keys() == [2]
+
+
+def test_subscriptions_end_where_a_table_was_unwatched_meanwhile(session: Session) -> None:
+    contacts(session)
+    subscribe(session)
+    call(session, "broker_unwatch", relation="contacts")
+    session.execute("insert into contacts values (1, 7)")
+    watch(session)
+    assert call(session, "live_subscriptions") == []
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_a_transaction_that_began_before_a_table_was_watched_is_not_passed_over(
+    session: Session, connect: Callable[..., Session], isolation: str
+) -> None:
+    session.execute(CONTACTS)
+    other = connect()
+    other.execute(f"begin isolation level {isolation}")
+    ask(other, "select count(*) from contacts")
+    other.execute("commit")
+    other.execute(f"begin isolation level {isolation}")
+    ask(other, "select 1 from trunkline.config limit 1")
+    watch(session)
+    with refused("40001"):
+        other.execute("insert into contacts values (1, 7)")
+    other.execute("rollback")
+    reading = Reading(session, subscribe(session))
+    other.execute(f"begin isolation level {isolation}")
+    other.execute("insert into contacts values (1, 7)")
+    other.execute("commit")
+    assert reading.keys() == [1]
+
+
+def test_a_table_tells_of_itself_when_it_and_its_triggers_get_another_owner(
+    session: Session,
+) -> None:
+    with app_role(session) as former, app_role(session) as present:
+        for role in (former, present):
+            session.execute(
+                f"grant trunkline_writer to {role}; grant create on schema public to {role}"
+            )
+        session.execute(f"set role {former}")
+        contacts(session)
+        session.execute(f"reset role; reassign owned by {former} to {present}")
+        session.execute(f"drop owned by {former}")
+        reading = Reading(session, subscribe(session))
+        session.execute("insert into contacts values (1, 7)")
+        assert reading.keys() == [1]
+        session.execute("drop table contacts")
+
+
 # Who may subscribe
+
+
+def test_members_of_a_role_that_is_forbidden_are_told_no_more(session: Session) -> None:
+    contacts(session)
+    with (
+        app_role(session, "usage on schema public", "select on contacts") as group,
+        app_role(session) as member,
+    ):
+        session.execute(f"grant {group} to {member}")
+        call(session, "live_allow", role=group)
+        session.execute(f"set role {member}")
+        subscribe(session)
+        session.execute("reset role")
+        other = subscribe(session)
+        call(session, "live_forbid", role=group)
+        assert column(session, "select subscription from trunkline.live_subscriptions()") == [other]
+
+
+def test_of_who_subscribes_and_who_forbids_it_the_second_waits(
+    session: Session, clean_dsn: str
+) -> None:
+    contacts(session)
+    with app_role(session, "usage on schema public", "select on contacts") as role:
+        call(session, "live_allow", role=role)
+        subscribing = "select * from trunkline.live_subscribe('contacts')"
+        forbidding = f"select trunkline.live_forbid('{role}')"
+        with open_two_sessions(clean_dsn) as two:
+            two.a.execute(f"set role {role}")
+            two.a.execute(subscribing)
+            forbids = two.later(two.b, forbidding)
+            two.blocked_by(two.a, two.b)
+            two.a.commit()
+            forbids.result(10)
+            subscribes = two.later(two.a, subscribing)
+            two.blocked_by(two.b, two.a)
+            two.b.commit()
+            with refused("TL403"):
+                subscribes.result(10)
+        assert call(session, "live_subscriptions") == []
 
 
 def test_what_was_allowed_can_be_taken_back_and_stays_so(session: Session) -> None:

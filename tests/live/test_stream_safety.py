@@ -270,3 +270,94 @@ async def test_a_policy_of_one_table_that_takes_long_delays_no_other_table(
             assert not waiting.done()
             assert platform.live._hub.place(ask(session, "select 'contacts'::regclass::oid"))
             assert brief(await waiting) == [("created", n) for n in range(4)]
+
+
+async def test_what_was_under_way_when_history_was_lost_is_told_to_nobody_after_the_reset(
+    platform: Platform, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, held, asked = platform.live._hub.judge, asyncio.Event(), asyncio.Event()
+    tell = judge.tell
+
+    async def later(*given: Any, **named: Any) -> Any:
+        asked.set()
+        await held.wait()
+        return await tell(*given, **named)
+
+    async with platform.live.stream("contacts") as stream:
+        items = stream.items()
+        await anext(items)
+        waiting = asyncio.ensure_future(anext(items))
+        await eventually(lambda: _joined(platform, 1))
+        monkeypatch.setattr(judge, "tell", later)
+        write(session, "insert into contacts values (1, 7)")
+        await asked.wait()
+        session.execute("update trunkline.incarnation set timeline = timeline + 1")
+        session.execute("select trunkline.incarnation()")
+        write(session, "insert into contacts values (2, 7)")
+        assert isinstance(await waiting, Reset)
+        held.set()
+        write(session, "insert into contacts values (3, 7)")
+        item = await anext(items)
+        assert isinstance(item, LiveBatch)
+        assert ("created", 1) not in brief(list(item.changes))
+
+
+@pytest.mark.parametrize("asked", ["live_access", "live_visible_many"])
+async def test_rows_are_not_judged_by_names_that_columns_got_after_they_were_read(
+    platform: Platform, session: Session, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """Two columns trade their names: what hid a row would show it."""
+    session.execute(
+        "alter table contacts enable row level security;"
+        "alter table contacts add column other text;"
+        "create policy p on contacts using (name = 'open')"
+    )
+    trade = (
+        "alter table contacts rename name to former; alter table contacts rename other to name;"
+        " alter table contacts rename former to other; select trunkline._live_note('contacts')"
+    )
+    run = platform.db.run
+
+    async def traded(call: Call[Any], **given: Any) -> Any:
+        if call.function == asked:
+            monkeypatch.setattr(platform.db, "run", run)
+            session.execute(trade)
+        return await run(call, **given)
+
+    with app_role(session, "usage on schema public", "select on contacts") as role:
+        await platform.live.allow(role)
+        async with platform.live.stream("contacts", role=role) as stream:
+            items = stream.items()
+            await anext(items)
+            waiting = asyncio.ensure_future(anext(items))
+            await eventually(lambda: _joined(platform, 1))
+            monkeypatch.setattr(platform.db, "run", traded)
+            write(session, "insert into contacts values (1, 7, 'secret', null, 'open')")
+            item = await waiting
+            assert isinstance(item, Reset)
+
+
+async def test_an_error_of_a_condition_tells_nothing_of_a_row_that_is_hidden(
+    platform: Platform, session: Session
+) -> None:
+    session.execute(
+        "alter table contacts enable row level security;"
+        "create policy p on contacts using (org_id = 7)"
+    )
+    with app_role(session, "usage on schema public", "select on contacts") as role:
+        await platform.live.allow(role)
+        async with platform.live.stream("contacts", role=role) as stream:
+            token = stream.token
+        write(
+            session,
+            "insert into contacts values (1, 8, 'secret')",
+            "delete from contacts",
+            "alter table contacts alter name type numeric using name::numeric",
+        )
+        condition = {"name": {"gt": 5}}
+        async with platform.live.stream(
+            "contacts", condition=condition, role=role, after=token
+        ) as again:
+            with pytest.raises(Invalid) as refused:
+                await take(again, 1)
+        assert "secret" not in str(refused.value)

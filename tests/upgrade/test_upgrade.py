@@ -90,3 +90,28 @@ def test_versions_that_downstreams_have_from_before_there_were_generations_go_on
         assert ask(session, "select incarnation from trunkline.tube_version()") == number
         session.execute("update trunkline.incarnation set timeline = timeline + 1")
         assert number < ask(session, version) < 2**15
+
+
+def test_live_subscriptions_that_stay_outlive_an_upgrade_unless_they_make_no_sense_any_more(
+    dsn: str,
+) -> None:
+    with psycopg.connect(dsn, autocommit=True) as session:
+        session.execute("create table things (id int primary key, size int)")
+        session.execute("select trunkline.live_watch('things')")
+        kept, gone = (
+            ask(
+                session,
+                "select subscription from trunkline.live_subscribe('things', %s)",
+                [f'{{"{name}": {{"gt": 1}}}}'],
+            )
+            for name in ("id", "size")
+        )
+        session.execute("alter table things drop size")
+        session.execute("update trunkline.live_shape set expression = 'false /* ::mood */'")
+        session.execute("delete from trunkline.migration where file = '004_post_live_shapes.sql'")
+        migrate.install(dsn)
+        session.execute("insert into things values (1), (2)")
+        session.execute("select trunkline.broker_tick()")
+        read = "select event_id from trunkline.live_read(0, subscription => %s)"
+        assert column(session, read, [kept]) == [2, None]
+        assert column(session, read, [gone]) == [None]

@@ -81,14 +81,14 @@ def _table(row: dict[str, Any]) -> LiveTable:
     return LiveTable(**{**row, "columns": columns})
 
 
-def access(relation: str, role: str) -> Call[LiveAccess]:
-    """What a role may see of a live table."""
+def access(relation: str, role: str, *, oldest: int | None = None) -> Call[LiveAccess]:
+    """What a role may see of a live table, of events from this id on."""
     return Call(
         "live_access",
-        {"relation": relation, "role": role},
+        {"relation": relation, "role": role, "oldest": oldest},
         one(LiveAccess),
         safe_to_repeat=True,
-        types={**_RELATION, "role": "name"},
+        types={**_RELATION, "role": "name", "oldest": "bigint"},
     )
 
 
@@ -116,11 +116,14 @@ def visible_many(
     settings: Sequence[Mapping[str, str]],
     images: Sequence[str],
     numbers: Sequence[Sequence[int]],
+    *,
+    oldest: int | None = None,
 ) -> Call[list[Visible]]:
     """Which of the rows, given as JSON, each of many who are of one role may see.
 
     ``numbers`` are those of the rows that are asked for, for each of them, counted from 1. There
-    may be fewer answers than were asked for, at least one: ask again for the others.
+    may be fewer answers than were asked for, at least one: ask again for the others. ``oldest`` is
+    the lowest id of the events that the rows come from.
     """
     return Call(
         "live_visible_many",
@@ -130,6 +133,7 @@ def visible_many(
             "settings": [as_json(dict(some), of="settings") for some in settings],
             "images": list(images),
             "numbers": as_json([list(some) for some in numbers], of="numbers"),
+            "oldest": oldest,
         },
         many(Visible),
         safe_to_repeat=True,
@@ -139,6 +143,7 @@ def visible_many(
             "settings": "jsonb[]",
             "images": "jsonb[]",
             "numbers": "jsonb",
+            "oldest": "bigint",
         },
     )
 

@@ -120,8 +120,7 @@ class Hub:
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
-        for lane in self._lanes.values():
-            await lane.close()
+        await self._stop_lanes()
         for mailbox in self._members.values():
             mailbox.close()
         self._members.clear()
@@ -191,6 +190,7 @@ class Hub:
         self._woken.set()
 
     async def _begin(self) -> None:
+        await self._stop_lanes()  # nobody is left whom they would tell
         self._generation = await self._db.run(calls.enter(await self._lease.hold()))
         self._place = await present_end(self._db)
 
@@ -248,9 +248,16 @@ class Hub:
         self._place = place
 
     async def _reset(self, reason: str) -> None:
-        self._place = await present_end(self._db)
+        end = await present_end(self._db)
+        await self._stop_lanes()  # what is under way is of the history that is gone
+        self._place = end
         for member in self._members.values():
             member.reset(Reset(self._place.token, reason))
+
+    async def _stop_lanes(self) -> None:
+        lanes, self._lanes = self._lanes, {}
+        for lane in lanes.values():
+            await lane.close()
 
     async def _renew(self) -> None:
         """The lease ran out: each stream subscribes anew, and goes on where it stands."""

@@ -3,7 +3,7 @@
 Conditions were asked by ``live_read``. What a role may select, and which rows the policies of the
 table let it see, before and after, is asked here: once for all subscriptions of the same role with
 the same settings, and with one call for many such settings. Who fails, because a policy does or a
-row cannot be read, fails alone.
+row cannot be read, fails alone. Columns may get other names after rows were read: these are lost.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from trunkline.broker.stream import Place
 from trunkline.core import telemetry
 from trunkline.core.errors import (
+    Conflict,
     DatabaseError,
     Forbidden,
     Invalid,
@@ -168,9 +169,10 @@ class Judge:
         return told
 
     async def _tell_role(self, relation: str, role: str, matches: list[_Match], told: Told) -> None:
+        asked = calls.access(relation, role, oldest=_oldest(matches))
         try:
             async with self._turns[relation]:
-                access = await self._db.run(calls.access(relation, role))
+                access = await self._db.run(asked)
         except Unavailable:
             raise
         except TrunklineError as error:
@@ -224,7 +226,12 @@ class Judge:
         ]
         images = list(places)
         asked = calls.visible_many(
-            relation, role, [dict(settings) for settings, _ in groups], images, numbers
+            relation,
+            role,
+            [dict(settings) for settings, _ in groups],
+            images,
+            numbers,
+            oldest=min(_oldest(matches) for _, matches in groups),
         )
         try:
             async with self._turns[relation], self._db.transaction() as connection:
@@ -252,9 +259,15 @@ def _note_error(row: LiveRead, told: Told) -> None:
         if row.lost:
             told.lost[number] = row.error
         else:
-            told.failures[number] = Invalid(
-                f"the condition of the subscription fails: {row.error}."
+            logger.warning("a condition fails", subscription=number, error=row.error)
+            told.failures[number] = Invalid(  # the words of Postgres tell what is in the row
+                "the condition of the subscription does not fit a row: the table has changed.",
+                hint="Subscribe anew, without a token.",
             )
+
+
+def _oldest(matches: Iterable[_Match]) -> int:
+    return min(match.event.read.event_id or 0 for match in matches)
 
 
 def _matches(event: _Event, wanted: Mapping[int, Wanted]) -> Iterator[_Match]:
@@ -277,7 +290,7 @@ def _tell(
     matches: Iterable[_Match], seen: dict[str, bool] | None, allowed: Sequence[str], told: Told
 ) -> None:
     for match in matches:
-        if match.subscription in told.failures:
+        if match.subscription in told.failures or match.subscription in told.lost:
             continue
         try:
             change = _change(match, seen, allowed)
@@ -340,7 +353,10 @@ def _asked_as(kind: Change) -> str:
 
 def _fail(matches: Iterable[_Match], error: TrunklineError, told: Told) -> None:
     for match in matches:
-        told.failures.setdefault(match.subscription, error)
+        if isinstance(error, Conflict):
+            told.lost[match.subscription] = error.message
+        else:
+            told.failures.setdefault(match.subscription, error)
         told.changes.pop(match.subscription, None)
 
 

@@ -19,7 +19,7 @@ returns text language sql stable as $$
       where p.oid = to_regprocedure(trunkline._broker_watch_function(watched) || '()')),
     (select format('columns of table %s are not what they were, and events do not tell them as they should: watch the table again.', watched.relation)
        from pg_proc p where p.oid = to_regprocedure(trunkline._broker_watch_function(watched) || '()')
-        and (position('broker_watch_pass' in p.prosrc) = 0 or position(trunkline._broker_watch_image(watched) in p.prosrc) = 0 or position(trunkline._broker_watch_key(watched) in p.prosrc) = 0
+        and (not trunkline._broker_watch_marks(watched) or position(trunkline._broker_watch_image(watched) in p.prosrc) = 0 or position(trunkline._broker_watch_key(watched) in p.prosrc) = 0
              or not p.proconfig @> (trunkline._broker_watch_settings(watched))[2:])),
     (select format('table %s misses triggers: they come with the next maintenance, or watch %s again.', t.relation, watched.relation)
        from trunkline._broker_watch_triggers(watched) t where not t.there limit 1));

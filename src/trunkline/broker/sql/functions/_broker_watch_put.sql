@@ -12,7 +12,7 @@ begin
          key_columns = excluded.key_columns, condition = excluded.condition, fault = null
   returning w.* into stored;
   insert into trunkline.broker_watch_mark as m (watch, role, topics)
-  select stored.watch, c.relowner, array[stored.topic] from pg_class c where c.oid = stored.relation
+  select stored.watch, pg_get_userbyid(c.relowner), array[stored.topic] from pg_class c where c.oid = stored.relation
   on conflict on constraint broker_watch_mark_pkey do update
      set role = excluded.role, topics = m.topics || array(select t from unnest(excluded.topics) t where t <> all (m.topics))
    where m.role <> excluded.role or not m.topics @> excluded.topics;

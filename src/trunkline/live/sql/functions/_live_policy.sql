@@ -14,9 +14,9 @@ begin
   select r.oid, r.rolsuper, r.rolbypassrls into judged from pg_roles r where r.rolname = role;
   if judged.oid is null then
     perform trunkline._raise('TL404', format('there is no role %s.', quote_ident(role)));
-  elsif trunkline._live_renamed(relation) then
-    perform trunkline._raise('TL409', format('a column of table %s got another name or left.', relation), 'Load anew and subscribe anew.');
-  elsif not class.relrowsecurity or judged.rolsuper or judged.rolbypassrls
+  end if;
+  perform trunkline._live_check(relation);
+  if not class.relrowsecurity or judged.rolsuper or judged.rolbypassrls
         or not class.relforcerowsecurity and pg_has_role(judged.oid, class.relowner, 'usage') then
     return null;
   end if;

@@ -1,5 +1,5 @@
 /* Check a live subscription and bring it into its one form: a trigger.  role is who inserts.
-   Errors: TL403 a column that the role may not select, TL404 no live table, TL413, TL422, TL423 no living lease. */
+   Errors: TL403 a column that the role may not select, or it was forbidden just now, TL404 no live table, TL413, TL422, TL423 no living lease. */
 create or replace function trunkline._live_subscription_prepare()
 returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -11,6 +11,11 @@ begin
   perform 1 from trunkline.live_table t where t.relation = new.relation for key share;
   if not found then
     perform trunkline._raise('TL404', format('%s is not a live table.', coalesce(new.relation::text, 'NULL')), 'Its owner makes it one with live_watch().');
+  end if;
+  perform 1 from trunkline.live_role l join pg_roles r on r.rolname = l.role where pg_has_role(new.role, r.oid, 'usage') for key share of l;  -- live_forbid() waits for us, or we for it
+  lock table trunkline.live_role in access share mode;  -- only a new lock shows what was revoked while we waited
+  if not has_any_column_privilege(new.role, 'trunkline.live_subscription', 'insert') then
+    perform trunkline._raise('TL403', format('%s may not subscribe to live tables.', quote_ident(new.role)), 'Have an owner of live tables allow it with live_allow().');
   end if;
   perform trunkline._live_note(new.relation);
   allowed := (select a.columns from trunkline.live_access(new.relation, new.role) a);

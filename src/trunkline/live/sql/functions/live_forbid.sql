@@ -1,4 +1,5 @@
-/* Take back what live_allow() gave: a role may subscribe to live tables no longer, and its subscriptions end.  Returns whether it was allowed.
+/* Take back what live_allow() gave: a role may subscribe to live tables no longer, and its subscriptions end, as do those of its members, unless
+   they may subscribe for another reason.  Waits for who is about to subscribe.  Returns whether it was allowed.
    Errors: TL404 no such role, TL409 it may subscribe for another reason, which the message tells. */
 create or replace function trunkline.live_forbid(role name)
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -20,10 +21,12 @@ begin
   if has_any_column_privilege(role, 'trunkline.live_subscription', 'insert') then
     perform trunkline._raise('TL409', format('role %s may subscribe whatever live_allow() said: %s.', quote_ident(role),
       case when known.rolsuper then 'it is a superuser' when role = any (ours) then 'that is what it is for'
-           else 'it is a member of ' || (select string_agg(quote_ident(r.rolname), ', ' order by r.rolname) from pg_roles r
-             where r.rolname <> live_forbid.role and pg_has_role(live_forbid.role, r.oid, 'usage') and has_any_column_privilege(r.oid, 'trunkline.live_subscription', 'insert')) end));
+           else coalesce('it is a member of ' || (select string_agg(quote_ident(r.rolname), ', ' order by r.rolname) from pg_roles r
+             where r.rolname <> live_forbid.role and pg_has_role(live_forbid.role, r.oid, 'usage') and has_any_column_privilege(r.oid, 'trunkline.live_subscription', 'insert')), 'somebody else granted that') end));
   end if;
-  delete from trunkline.live_subscription s where s.role = live_forbid.role;
+  delete from trunkline.live_subscription s where s.role in (
+    select d.role from (select distinct i.role from trunkline.live_subscription i) d
+     where not exists (select from pg_roles r where r.rolname = d.role and has_any_column_privilege(r.oid, 'trunkline.live_subscription', 'insert')));
   if found then
     perform pg_notify('trunkline', 'live:ended');
   end if;

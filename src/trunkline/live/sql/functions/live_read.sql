@@ -2,8 +2,8 @@
    after, the subscriptions, and for each of them whether its condition holds for the row before (matched_old) and after (matched_new).  A
    TRUNCATE has neither row.  What policies say is for the reader to ask: live_visible().  A last row without an event says how far was
    looked: at most max_events, fewer when they are large.  A row with an error names subscriptions whose condition fails; others are not
-   concerned.  If it says lost, they are to be told to load anew, and made anew: the rows of their table, as they were written before one of its
-   columns got another name or left, are told to nobody.  Only what the triggers of a table wrote is told, not what was published like that.
+   concerned.  If it says lost, they are to be told to load anew, and made anew: the rows of their table, as they were written before it became live
+   or one of its columns got another name or left, are told to nobody.  Only what the triggers of a table wrote is told, not what was published like that.
    generation: what live_enter() said to the process; its subscriptions are gone when it says another by now.
    incarnation: the life of the server in which the position was told.  Up to to_position, else to the present end.  Reads only.
    Errors: TL410 when events after the position have left, or it is not of this history; TL422; TL423 another generation. */
@@ -25,6 +25,7 @@ declare
   before_ jsonb;
   after_ jsonb;
   concerned oid[];
+  history bigint;
   lost_ones oid[] := '{}';
   shapes int[];
   topics text[];
@@ -54,6 +55,7 @@ begin
     shapes := array(select s.shape_id from trunkline.live_subscription s where s.subscription = live_read.subscription);
   end if;
   concerned := array(select distinct h.relation::oid from trunkline.live_shape h where h.shape_id = any (shapes));
+  history := (select max(l.history_from) from trunkline.live_table l where l.relation = any (concerned));
   topics := array(select t || o from trunkline.broker_watched_table w join trunkline.broker_watch_mark m on m.watch = w.watch
     cross join unnest(m.topics) t cross join unnest(array['.insert', '.update', '.delete', '.truncate']) o where w.relation = any (concerned));
   if topics = '{}' then
@@ -64,14 +66,20 @@ begin
       last_one := places[max_events];
     end if;
     for event in
-      select e.event_position, e.event_id, substring(e.topic from '[a-z]+$') as operation, e.payload, e.metadata, e.at, l.relation, e.event_id <= l.history_from as lost
+      select e.event_position, e.event_id, e.watch, e.topic, substring(e.topic from '[a-z]+$') as operation, e.payload, e.metadata, e.at, l.relation, e.event_id <= l.history_from as lost
         from trunkline._event_rows(places) e
         left join (trunkline.broker_watched_table w join trunkline.live_table l on l.relation = w.relation) on w.watch = e.watch and w.relation = any (concerned)
        order by e.event_position
     loop
       seen := seen + 1;
-      continue when event.relation is null;
-      if event.lost then
+      if event.relation is null then
+        if event.watch is null and event.event_id <= history then  -- maybe from before there were marks
+          lost_ones := lost_ones || array(select l.relation::oid from trunkline.broker_watch_mark m join trunkline.broker_watched_table w using (watch)
+            join trunkline.live_table l on l.relation = w.relation
+            where l.relation = any (concerned) and l.history_from >= event.event_id and left(event.topic, -1 - length(event.operation)) = any (m.topics));
+        end if;
+        continue;
+      elsif event.lost then
         lost_ones := lost_ones || event.relation::oid;
         continue;
       end if;
@@ -98,7 +106,7 @@ begin
     for relation, subscriptions in execute format('select s.relation::oid, array_agg(s.subscription) from trunkline.live_subscription s where s.relation = any ($1) and %s group by 1', scope)
       using lost_ones, process, subscription
     loop
-      error := format('a column of table %s got another name or left, and what was written before cannot be told.', relation::regclass);
+      error := format('what was written to table %s before it became live, or before a column got another name or left, cannot be told.', relation::regclass);
       return next;
     end loop;
     relation := null;

@@ -20,6 +20,9 @@ begin
   if watched.key_columns = '{}' then
     perform trunkline._raise('TL422', format('%s has no primary key: nobody could tell which row changed.', relation), 'Add one.');
   end if;
+  if present.history_from = 9223372036854775807 then  -- its triggers begin to mark what they write: nobody is within the former ones now
+    perform trunkline._hook_lock(array[relation], 'share row exclusive', 'broker.watch');
+  end if;
   present := trunkline._live_put(relation, ours, false);
   perform trunkline.live_allow(r) from unnest(roles) r;
   return present;

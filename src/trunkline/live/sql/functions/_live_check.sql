@@ -1,0 +1,9 @@
+/* TL409 where columns of a live table have other names than those under which the event oldest, and what came after it, tell of them. */
+create or replace function trunkline._live_check(relation regclass, oldest bigint default null)
+returns void language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if trunkline._live_renamed(relation) or exists (select from trunkline.live_table t where t.relation = $1 and t.history_from >= oldest) then
+    perform trunkline._raise('TL409', format('a column of table %s got another name or left, and what was written before cannot be told.', relation), 'Load anew and subscribe anew.');
+  end if;
+end $$;
+select trunkline._access('_live_check(regclass, bigint)', 'reader');
