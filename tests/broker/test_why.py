@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from tests.broker.groups import Member, match, read, subscribe
 from tests.broker.steps import publish, tick
 from tests.fixtures.asking import ask, call, refused, writing_nothing
+from tests.log.archiving import add, drop_archived
+from tests.log.steps import TOPIC, seal, segments
 
 if TYPE_CHECKING:
     from tests.fixtures.asking import Session
@@ -86,6 +88,18 @@ def test_forwarding_into_the_log_and_who_consumed_it_there_is_told(session: Sess
     for state in ("waits", "done"):
         call(session, "log_claim", **claim)
         assert why(session, event)[-1] == ("consumed", state)
+
+
+def test_an_event_whose_message_is_archived_is_told_as_forwarded(session: Session) -> None:
+    call(session, "log_create", topic=TOPIC, archive=True)
+    event = publish(session, TOPIC, 1, key="k")
+    tick(session)
+    call(session, "broker_forward", topic=TOPIC)
+    seal(session)
+    add(session, 1, 1)
+    drop_archived(session)
+    assert segments(session) == [(2, None)]
+    assert ("forwarded", "done") in why(session, event)
 
 
 def test_an_event_that_nothing_is_known_of_is_refused(session: Session) -> None:

@@ -1,5 +1,5 @@
 /* Where an event stands in the partition of the log that it was forwarded to: its offset, and when it was stored.  NULLs when it is not found: it has
-   left with retention or compaction, or lies behind more than so many batches that were stored since it was published. */
+   left with retention or compaction, is archived, or lies behind more than so many batches that were stored since it was published. */
 create or replace function trunkline._broker_forwarded_place(topic text, partition int, event_id bigint, published_at timestamptz, out log_offset bigint, out at timestamptz)
 language plpgsql as $$
 declare
@@ -19,4 +19,6 @@ begin
     end loop;
     exit when not found;
   end loop;
+exception when sqlstate 'TL410' then
+  null;  -- the first that may be it is archived, or left just now
 end $$;

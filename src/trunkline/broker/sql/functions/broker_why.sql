@@ -76,7 +76,7 @@ begin
       into_partition := case when forwarded.partitions = 1 then 0
         else trunkline.log_partition_of(convert_to(coalesce(event.key, event.topic), 'UTF8'), forwarded.partitions) end;
       stored := trunkline._broker_forwarded_place(event.topic, into_partition, broker_why.event_id, event.at);
-      return query select 'forwarded', 'done', stored.at, format('into topic %s of the log, partition %s', event.topic, into_partition) || coalesce(format(', offset %s', stored.log_offset), '; it has left');
+      return query select 'forwarded', 'done', stored.at, format('into topic %s of the log, partition %s', event.topic, into_partition) || coalesce(format(', offset %s', stored.log_offset), '; it has left, or is archived');
       return query
         select 'consumed', case when g.up_to >= stored.log_offset then 'done' else 'waits' end, g.moved_at,
                format('group %s, which is at offset %s', g.group_name, g.up_to)
