@@ -8,14 +8,14 @@ declare
   bad text;
   shape trunkline.live_shape;
 begin
-  perform 1 from trunkline.live_table t where t.relation = new.relation for key share;
-  if not found then
-    perform trunkline._raise('TL404', format('%s is not a live table.', coalesce(new.relation::text, 'NULL')), 'Its owner makes it one with live_watch().');
-  end if;
   perform 1 from trunkline.live_role l join pg_roles r on r.rolname = l.role where pg_has_role(new.role, r.oid, 'usage') for key share of l;  -- live_forbid() waits for us, or we for it
   lock table trunkline.live_role in access share mode;  -- only a new lock shows what was revoked while we waited
   if not has_any_column_privilege(new.role, 'trunkline.live_subscription', 'insert') then
     perform trunkline._raise('TL403', format('%s may not subscribe to live tables.', quote_ident(new.role)), 'Have an owner of live tables allow it with live_allow().');
+  end if;
+  perform 1 from trunkline.live_table t where t.relation = new.relation for key share;
+  if not found then
+    perform trunkline._raise('TL404', format('%s is not a live table.', coalesce(new.relation::text, 'NULL')), 'Its owner makes it one with live_watch().');
   end if;
   perform trunkline._live_note(new.relation);
   allowed := (select a.columns from trunkline.live_access(new.relation, new.role) a);
