@@ -255,9 +255,9 @@ class Hub:
             member.reset(Reset(self._place.token, reason))
 
     async def _stop_lanes(self) -> None:
-        lanes, self._lanes = self._lanes, {}
-        for lane in lanes.values():
-            await lane.close()
+        for relation in [*self._lanes]:
+            await self._lanes[relation].close()
+            del self._lanes[relation]
 
     async def _renew(self) -> None:
         """The lease ran out: each stream subscribes anew, and goes on where it stands."""

@@ -3,7 +3,7 @@
    TL404 for a table that is not live. */
 create or replace function trunkline.live_tables(relation regclass default null)
 returns table (relation text, name text, key_columns text[], columns jsonb, comment text, tagged boolean, subscriptions bigint, fault text, created_at timestamptz, oid oid)
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+language sql stable security definer set search_path = pg_catalog, pg_temp set quote_all_identifiers = off as $$
   select trunkline._raise('TL404', format('%s is not a live table.', $1), 'Its owner makes it one with live_watch(); live_tables() lists them.')
    where $1 is not null and not exists (select from trunkline.live_table t where t.relation = $1);
   select format('%I.%I', n.nspname, n.relname), case when n.nth = 1 then n.relname else n.nspname || '.' || n.relname end, w.key_columns,
@@ -12,10 +12,10 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
                    'labels', (select coalesce(jsonb_agg(e.enumlabel order by e.enumsortorder), '[]') from pg_enum e where e.enumtypid = c.enum)) order by c.place)
             from trunkline._live_column(t.relation) c),
          obj_description(t.relation, 'pg_class'), t.tagged,
-         (select count(*) from trunkline.live_subscription s where s.relation = t.relation), w.fault, t.created_at, t.relation::oid
+         (select count(*) from trunkline.live_subscription s where s.relation = t.relation), coalesce(w.fault, trunkline._broker_watch_fault(w)), t.created_at, t.relation::oid
     from (select l.relation, s.nspname::text, c.relname::text, row_number() over (partition by c.relname order by l.created_at, c.oid) as nth
             from trunkline.live_table l join pg_class c on c.oid = l.relation join pg_namespace s on s.oid = c.relnamespace) n
-    join trunkline.live_table t on t.relation = n.relation join trunkline.broker_watched() w on w.relation = t.relation
+    join trunkline.live_table t on t.relation = n.relation join trunkline.broker_watched_table w on w.relation = t.relation
    where $1 is null or t.relation = $1
    order by 2;
 $$;
