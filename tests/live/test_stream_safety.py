@@ -74,9 +74,38 @@ async def test_a_stream_is_reset_when_a_column_gets_another_name_and_goes_on(
 
 
 async def _anew(platform: Platform, session: Session, former: int) -> None:
-    (present,) = subscriptions(session)
-    assert present != former
-    assert present in platform.live._hub._members
+    present = subscriptions(session)
+    assert len(present) == 1
+    assert former not in present
+    assert present[0] in platform.live._hub._members
+
+
+async def test_a_stream_that_is_closed_while_it_subscribes_anew_leaves_nothing_and_disturbs_nobody(
+    platform: Platform, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub, run = platform.live._hub, platform.db.run
+    one, other = platform.live.stream("contacts"), platform.live.stream("contacts")
+    async with other:
+        (number,) = subscriptions(session)
+        waiting = asyncio.create_task(take(other, 1))
+        reading = asyncio.create_task(take(one, 1))
+        await eventually(lambda: _joined(platform, 2))
+        box = hub._members[number]
+
+        async def closing(call: Call[Any], **given: Any) -> Any:
+            answer = await run(call, **given)
+            if call.function == "live_subscribe":
+                await one.close()
+            return answer
+
+        monkeypatch.setattr(platform.db, "run", closing)
+        assert one._mailbox is not None
+        one._mailbox.close(renew=True)
+        assert await reading == []
+        assert subscriptions(session) == [number]
+        write(session, "insert into contacts values (1, 7)")
+        assert brief(await waiting) == [("created", 1)]
+        assert not box.closed
 
 
 async def test_a_stream_follows_its_table_to_another_name(

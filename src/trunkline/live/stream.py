@@ -171,6 +171,9 @@ class LiveStream:
         try:
             while not self._closed:
                 mailbox = await self._fresh_mailbox()
+                if self._closed:  # meanwhile: what was made anew ends, too
+                    await self.close()
+                    return
                 start = await self._hub.join(mailbox)
                 async for item in self._catch_up(start):
                     yield item
