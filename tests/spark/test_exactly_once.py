@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trunkline.platform import SyncPlatform
 
 LEFT_OVER = "select count(*) from pg_class where relname ~ '^spark_staging_[0-9]+$'"
-SINKS = ("log", "table", "delta", "iceberg")
+SINKS = ("log", "table", "events", "delta", "iceberg")
 
 
 @pytest.fixture
@@ -48,6 +48,7 @@ def options_of(sink: str, dsn: str, place: Path) -> dict[str, str]:
     return {
         "log": {"dsn": dsn, "topic": "out"},
         "table": {"dsn": dsn, "dbtable": "out"},
+        "events": {"dsn": dsn, "topic": "out"},
         "delta": {"path": str(place / "delta")},
         "iceberg": {"dsn": dsn, "table": "lake.out", "warehouse": str(place / "iceberg")},
     }[sink]
@@ -61,6 +62,9 @@ def written(sink: str, tl: SyncPlatform, dsn: str, place: Path, name: str = "out
     if sink == "table":
         with psycopg.connect(dsn) as session:
             return column(session, f"select value::int from {name} order by 1")
+    if sink == "events":
+        with psycopg.connect(dsn) as session:
+            return column(session, "select payload::int from trunkline.event order by 1")
     if sink == "delta":
         if not DeltaTable.is_deltatable(str(place / "delta")):
             return []
@@ -94,6 +98,8 @@ def stream(spark: SparkSession, dsn: str, most: int = 250) -> DataFrame:
 
 def start(frame: DataFrame, name: str, checkpoint: Path, **options: str) -> StreamingQuery:
     given = {"checkpointLocation": str(checkpoint)} | options
+    if name.endswith(".events"):
+        frame = frame.withColumnRenamed("value", "payload")
     query = frame.writeStream.format(name).options(**given).trigger(availableNow=True).start()
     # the next may start when this has its processes: Spark gives each of them ten seconds
     wait_until(lambda: bool(query.recentProgress) or not query.isActive, 90)
@@ -277,12 +283,14 @@ def test_a_task_that_is_tried_again_in_another_order_writes_its_rows_once(
     for frame, name, options in (
         (messages, "log", {"dsn": dsn, "topic": "retried"}),
         (rows, "table", {"dsn": dsn, "dbtable": "retried"}),
+        (rows.selectExpr("string(id) as payload"), "events", {"dsn": dsn, "topic": "retried"}),
         (rows, "delta", {"path": str(tmp_path / "delta")}),
     ):
         frame.write.format(f"trunkline.{name}").options(**options).mode("append").save()
-    assert len(list(tmp_path.glob("stumbled-*"))) == 3
+    assert len(list(tmp_path.glob("stumbled-*"))) == 4
     assert written("log", tl, dsn, tmp_path, "retried") == every
     assert column(session, "select id from retried order by 1") == every
+    assert written("events", tl, dsn, tmp_path) == every
     assert written("delta", tl, dsn, tmp_path) == every
     # what Spark killed in the middle could not clean up after itself: that is left to maintenance
     session.execute("update trunkline.spark_staging set created_at = created_at - interval '2 d'")

@@ -219,6 +219,7 @@ def test_a_checkpoint_of_another_history_is_refused_with_the_cut(
     [
         ({"subscribe": "nothing"}, 'there is no topic "nothing"'),
         ({"startingOffsets": "{]"}, "neither earliest, latest nor offsets in JSON"),
+        ({"endingOffsets": '{"orders": {"0": -2}}'}, "is -2, expected a number"),
         ({"startingOffsets": '{"orders": {"7": 1}}'}, "names partition 7"),
         ({"startingOffsets": '{"orders": {"0": 9}}', "endingOffsets": '{"orders": {"0": 3}}'},
          "after its end 3"),

@@ -63,6 +63,10 @@ def test_an_unknown_option_is_refused_with_the_list_of_those_there_are() -> None
             {"subscribe": "a", "minOffsetsPerTrigger": "1", "maxTriggerDelay": "soon"},
             "a duration is a number and a unit",
         ),
+        ({"subscribe": "a", "startingOffsets": ""}, "option startingOffsets: string should have"),
+        ({"subscribe": "a", "endingOffsets": ""}, "option endingOffsets: string should have"),
+        ({"subscribe": "a", "groupId": ""}, "option groupId: string should have"),
+        ({"subscribe": "a", "dsn": ""}, "option dsn: string should have"),
         (
             {"subscribe": "a", "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
             "minOffsetsPerTrigger is more than maxOffsetsPerTrigger",

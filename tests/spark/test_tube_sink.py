@@ -80,8 +80,8 @@ def test_a_bad_key_is_told_and_nothing_is_touched(dsn: str, session: Session) ->
     assert column(session, TOUCHED) == []
 
 
-@pytest.mark.usefixtures("session")
-def test_what_makes_no_sense_is_refused_before_any_task_runs(dsn: str) -> None:
+def test_what_makes_no_sense_is_refused_before_any_task_runs(dsn: str, session: Session) -> None:
+    session.execute("create table visits (id bigint primary key, place int)")
     for options, words in (
         ({"relation": "nothing"}, 'table "nothing" is not attached to tube "lake"'),
         ({"tube": "nothing"}, 'is not attached to tube "nothing"'),
@@ -92,6 +92,10 @@ def test_what_makes_no_sense_is_refused_before_any_task_runs(dsn: str) -> None:
         tube_writer({"dsn": dsn, "tube": "nothing", "shard": "0"}, KEYS, overwrite=False)
     with pytest.raises(Invalid, match="neither an option relation nor an option shard"):
         tube_writer({"dsn": dsn, "tube": "lake"}, KEYS, overwrite=False)
+    call(session, "tube_attach", tube="lake", relation="visits", shard="place % 4")
+    with pytest.raises(Invalid, match='table "visits" has an expression for its shard'):
+        sink(dsn, relation="visits")
+    sink(dsn, relation="visits", shard="3")
     with pytest.raises(Invalid, match="priority"):
         sink(dsn, priority="high")
     for wrong in (

@@ -53,9 +53,9 @@ class EventsOptions(Options):
     deliveries."""
     columns: Words | None = None
     """Only these columns; Spark reads all of a Python source otherwise."""
-    starting_offsets: str | None = None
+    starting_offsets: str | None = Field(default=None, min_length=1)
     """earliest, latest or a position; by default earliest, and latest for a stream."""
-    ending_offsets: str | None = None
+    ending_offsets: str | None = Field(default=None, min_length=1)
     """Where a batch ends, before this position: latest (the default) or a position."""
     max_events_per_trigger: int | None = Field(default=None, ge=1)
     """Positions that one micro-batch covers at most."""
@@ -72,7 +72,7 @@ class EventsOptions(Options):
             raise ValueError("group and groupId contradict each other")
         if self.group_id is not None and self._starts not in _FROM_THE_FIRST | _FROM_NOW_ON:
             raise ValueError("startingOffsets of a groupId is earliest or latest")
-        if (self.ending_offsets or "").lower() == "earliest":
+        if (self.ending_offsets or "").lower() in _FROM_THE_FIRST:
             raise ValueError("endingOffsets cannot be earliest")
         if unknown := [name for name in self.columns or () if name not in self.offered]:
             there = ", ".join(self.offered)

@@ -46,7 +46,7 @@ class KvOptions(Options):
     """Only keys that begin with it."""
     columns: Words | None = None
     """Only these columns; Spark reads all of a Python source otherwise."""
-    starting_offsets: str | None = None
+    starting_offsets: str | None = Field(default=None, min_length=1)
     """Where a stream begins: earliest (all keys, then what changes), latest (the default: only what
     changes from now on) or the position of a change."""
     max_changes_per_trigger: int | None = Field(default=None, ge=1)

@@ -37,13 +37,13 @@ class LogOptions(Options):
     """Only these columns; Spark reads all of a Python source otherwise."""
     include_headers: bool = False
     """A column ``headers`` with JSON texts."""
-    starting_offsets: str | None = None
+    starting_offsets: str | None = Field(default=None, min_length=1)
     """earliest, latest or JSON; by default earliest, and latest for a stream."""
     starting_timestamp: datetime | None = None
     """From the first message that was appended then or later."""
     starting_offsets_by_timestamp: dict[Place, datetime] | None = None
     """The same with a time for each partition: ``{"orders": {"0": 1700000000000}}``."""
-    ending_offsets: str | None = None
+    ending_offsets: str | None = Field(default=None, min_length=1)
     """Where a batch ends: latest (the default) or JSON."""
     ending_timestamp: datetime | None = None
     """A batch ends before the first message that was appended then or later."""
@@ -60,7 +60,7 @@ class LogOptions(Options):
     """Cut partitions of the topic into at least so many tasks."""
     fail_on_data_loss: bool = True
     """False: go on with what is left when retention was quicker than the reader."""
-    group_id: str | None = None
+    group_id: str | None = Field(default=None, min_length=1)
     """The stream's progress shows up as this consumer group, with its lag."""
 
     @field_validator("starting_timestamp", "ending_timestamp", mode="before")

@@ -34,7 +34,7 @@ class Options(BaseModel):
         alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True
     )
 
-    dsn: str | None = Field(default=None, repr=False)
+    dsn: str | None = Field(default=None, min_length=1, repr=False)
     """The database; else TRUNKLINE_DSN, DATABASE_URL, PG*, .env; else the embedded server."""
 
     @classmethod

@@ -71,7 +71,8 @@ def parse_offsets(option: str, text: str) -> str | dict[Place, int]:
     """``earliest``, ``latest``, or JSON: offsets by partition; -2 is earliest, -1 latest."""
     if text.lower() in ("earliest", "latest"):
         return text.lower()
-    example = '{"orders": {"0": 1, "1": -2}}'
+    lowest = EARLIEST if option == "startingOffsets" else LATEST
+    example = f'{{"orders": {{"0": 1, "1": {lowest}}}}}'
     try:
         topics = json.loads(text)
         found = {
@@ -85,10 +86,11 @@ def parse_offsets(option: str, text: str) -> str | dict[Place, int]:
             hint=f"An example: {example}.",
         ) from None
     for (topic, partition), offset in found.items():
-        if isinstance(offset, bool) or not isinstance(offset, int) or offset < EARLIEST:
+        if isinstance(offset, bool) or not isinstance(offset, int) or offset < lowest:
             raise Invalid(
                 f'{option} of partition {partition} of "{topic}" is {offset!r}, expected a number.',
-                hint="Offsets start at 1; -2 means earliest and -1 latest.",
+                hint="Offsets start at 1; "
+                + ("-1 means latest." if lowest == LATEST else "-2 means earliest, -1 latest."),
             )
     return found
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from trunkline.core.calls import Call
+    from trunkline.spark.attached import Attached
 
 _STAGED = {"key": "text"}
 _OPERATIONS = {"live": "T", "backfill": "B"}
@@ -42,7 +43,7 @@ class TubeSinkOptions(SinkOptions):
     relation: str | None = Field(default=None, min_length=1)
     """The table that the keys are of; it is attached to the tube. Without one, name the shard."""
     shard: int | None = Field(default=None, ge=0, le=2**31 - 1)
-    """The shard of all keys; by default that of the table."""
+    """The shard of all keys; by default that of the table, unless that is an expression."""
     priority: Literal["live", "backfill"] = "live"
     """live: with the changes of the table. backfill: behind them, which is for many keys."""
 
@@ -87,11 +88,8 @@ class TubeTarget(Target):
         target = cls(locate(options.dsn), options)
         database = db(target.dsn)
         tube, relation = options.tube, options.relation
-        if relation is not None and not database.run(calls.attached(tube, relation)):
-            raise NotFound(
-                f'table "{relation}" is not attached to tube "{tube}".',
-                hint='Say "schema.name", and attach it with tube_attach().',
-            )
+        if relation is not None:
+            _check_table(database.run(calls.attached(tube, relation)), options)
         database.run(target.touch([]))
         return target
 
@@ -124,6 +122,21 @@ class TubeTarget(Target):
 
     def abort(self, messages: Sequence[Any]) -> None:
         unstage(self.dsn, messages)
+
+
+def _check_table(found: list[Attached], options: TubeSinkOptions) -> None:
+    """Refuse a table that the tube does not have, and one that does not tell the shard."""
+    if not found:
+        raise NotFound(
+            f'table "{options.relation}" is not attached to tube "{options.tube}".',
+            hint='Say "schema.name", and attach it with tube_attach().',
+        )
+    if found[0].moves and options.shard is None:
+        raise Invalid(
+            f'table "{options.relation}" has an expression for its shard, and a key alone does not'
+            " tell it.",
+            hint="Write the keys of each shard by themselves, with the option shard.",
+        )
 
 
 def _check_schema(schema: StructType) -> None:
