@@ -174,6 +174,50 @@ def test_a_handler_with_a_subscription_sees_only_that(session: Session) -> None:
     assert received(session, handler="visits") == ["v"]
 
 
+@pytest.mark.parametrize("mended", ["(e.payload ->> 'n')::int > 1", {"topic": "#"}])
+def test_a_handler_whose_condition_is_mended_misses_nothing_since_the_old_one_failed(
+    session: Session, mended: Any
+) -> None:
+    failing = "10 / ((e.payload ->> 'n')::int - 3) <> 0"
+    subscribe(session, condition=failing, handler="bill")
+    for number in range(2, 6):
+        publish(session, "order", {"n": number}, key="k")
+    assert received(session, handler="bill") == []
+
+    for _ in range(2):
+        subscribe(session, condition=mended, handler="bill")
+    publish(session, "order", {"n": 6}, key="k")
+
+    assert received(session, handler="bill") == [{"n": number} for number in range(2, 7)]
+
+
+def test_a_handler_whose_condition_changes_while_it_reads_the_history_misses_nothing_of_it(
+    session: Session,
+) -> None:
+    for number in range(3):
+        publish(session, "order", number, key="k")
+    match(session)
+    subscribe(session, condition={"topic": "order"}, handler="bill", from_position=1)
+    call(session, "broker_catch_up", max_events=1)
+
+    subscribe(session, condition={"topic": ["order", "visit"]}, handler="bill", from_position=1)
+    publish(session, "order", 3, key="k")
+
+    assert received(session, handler="bill") == [0, 1, 2, 3]
+
+
+def test_a_subscription_that_others_read_too_gives_them_nothing_again(session: Session) -> None:
+    subscribe(session, condition="10 / ((e.payload ->> 'n')::int - 3) <> 0", handler="bill")
+    subscribe(session, condition={"topic": "order"}, handler="count")
+    for number in range(2, 6):
+        publish(session, "order", {"n": number}, key="k")
+    match(session)
+
+    subscribe(session, condition={"topic": "order"}, handler="bill")
+
+    assert received(session, handler="count") == [{"n": number} for number in range(2, 6)]
+
+
 def test_a_fetch_says_how_far_it_looked_when_nothing_was_for_the_handler(
     session: Session,
 ) -> None:

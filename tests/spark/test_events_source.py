@@ -279,6 +279,21 @@ def test_a_stream_that_goes_on_with_other_topics_misses_none_of_them(
     assert ask(session, "select count(*) from trunkline.broker_subscription") == 1
 
 
+def test_a_stream_that_goes_on_with_other_topics_misses_nothing_of_a_history_it_has_begun(
+    dsn: str, session: Session
+) -> None:
+    for number in range(3):
+        publish(session, "order", number)
+    match(session)
+    made = stream_reader(dsn, groupId="lake", subscribe="order", startingOffsets="earliest")
+    start = made.initialOffset()
+    more = stream_reader(dsn, groupId="lake", subscribe="order,visit")
+    more.latestOffset(start, ReadAllAvailable())
+    match(session)
+    assert payloads(more, start, more.latestOffset(start, ReadAllAvailable())) == [0, 1, 2]
+    more.stop()
+
+
 def test_a_group_of_others_one_that_is_gone_and_one_that_was_made_anew_are_refused(
     dsn: str, session: Session
 ) -> None:

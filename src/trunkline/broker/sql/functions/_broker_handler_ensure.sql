@@ -2,7 +2,8 @@
    what is found for that; without, at the first delivery that the group still holds, and sees all; but if deliveries have
    left while the group had no handler, the first such reader begins with those, and is told that they have left.
    Another subscription takes the place of the one before: what was found for that is still read, and the new one is
-   matched from where the matcher stands, so that no event falls between them.  NULL ordering keeps it.
+   matched from where the matcher stands, or, when the one before was late or in quarantine, from where that stopped: no event falls
+   between them.  Only one that others read already begins where they are.  NULL ordering keeps it.
    Errors: TL404 the group was just deleted, TL422. */
 create or replace function trunkline._broker_handler_ensure(group_id int, handler text, subscription bigint, ordering text)
 returns void language plpgsql as $$
@@ -39,8 +40,11 @@ begin
   end if;
   before := present.subscriptions[cardinality(present.subscriptions)];
   if subscription is not null and before is distinct from subscription then
-    update trunkline.broker_subscription s set from_position = least(s.from_position, trunkline._broker_matched() + 1)
-     where s.subscription = _broker_handler_ensure.subscription and s.caught_up_to is null;
+    update trunkline.broker_subscription s
+       set from_position = least(s.from_position, coalesce(o.stopped_at, trunkline._broker_matched()) + 1), caught_up_to = o.stopped_at
+      from (select max(coalesce(b.caught_up_to, a.matched)) as stopped_at
+              from trunkline.broker_subscription b left join trunkline.broker_subscription_aside a on a.subscription = b.subscription where b.subscription = before) o
+     where s.subscription = _broker_handler_ensure.subscription and s.caught_up_to is null and s.from_position > trunkline._broker_matched();
     update trunkline.broker_handler h
        set subscriptions = case when h.subscriptions is not null then array_remove(h.subscriptions, _broker_handler_ensure.subscription) || _broker_handler_ensure.subscription end
      where h.group_id = present.group_id and h.handler = present.handler;
