@@ -89,6 +89,18 @@ def test_a_condition_that_makes_no_sense_is_refused_with_the_columns_there_are(
     assert stored(tl, "again") == [[], []]
 
 
+def test_an_origin_that_is_not_there_or_has_no_times_is_refused_in_one_sentence(
+    spark: SparkSession, dsn: str, tl: SyncPlatform, tmp_path: Path
+) -> None:
+    with pytest.raises(Invalid, match=r"parquet:.*nothing cannot be read.*PATH_NOT_FOUND"):
+        replay(spark, f"parquet:{tmp_path / 'nothing'}", "again", dsn=dsn)
+    scores = str(tmp_path / "scores")
+    spark.sql("select 'a' as key, '1' as value").write.parquet(scores)
+    with pytest.raises(Invalid, match="has no column timestamp"):
+        replay(spark, f"parquet:{scores}", "again", dsn=dsn, since="2026-01-01")
+    assert stored(tl, "again") == [[], []]
+
+
 def test_the_last_value_of_each_key_is_put_once_into_a_namespace(
     spark: SparkSession, dsn: str, tl: SyncPlatform
 ) -> None:

@@ -230,11 +230,21 @@ def _origin(
         if rows is None:
             raise Invalid(f"there is no Delta table with rows in {place}.")
     else:
-        rows = spark.read.parquet(place)
+        rows = _parquet(spark, origin, place)
     for bound, sign in ((since, ">="), (until, "<")):
         if bound is not None:
+            _need(rows, origin, "timestamp")
             rows = rows.where(f"timestamp {sign} timestamp '{bound.isoformat()}'")
     return rows
+
+
+def _parquet(spark: SparkSession, origin: str, place: str) -> DataFrame:
+    from pyspark.errors import PySparkException
+
+    try:
+        return spark.read.parquet(place)
+    except PySparkException as error:
+        raise Invalid(f"{origin} cannot be read: {_said(error)}") from None
 
 
 def _where(rows: DataFrame, condition: str) -> DataFrame:
@@ -243,8 +253,12 @@ def _where(rows: DataFrame, condition: str) -> DataFrame:
     try:
         return rows.where(condition)
     except AnalysisException as error:
-        said = str(error).strip().partition("\n")[0]
-        raise Invalid(f"where: {said}", hint=f"Its columns: {', '.join(rows.columns)}.") from None
+        columns = ", ".join(rows.columns)
+        raise Invalid(f"where: {_said(error)}", hint=f"Its columns: {columns}.") from None
+
+
+def _said(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _in_order(rows: DataFrame) -> DataFrame:
