@@ -279,6 +279,12 @@ def test_what_is_written_expires_after_a_ttl_or_by_a_policy(tl: SyncPlatform) ->
     assert by_ttl.expires_at > by_policy.expires_at
 
 
+def test_rows_without_a_key_are_refused_with_how_to_leave_them_out(tl: SyncPlatform) -> None:
+    with pytest.raises(Invalid, match=r"a key is a text, got NULL.*key is not null"):
+        write(sink(tl), [row("a", 1), {"key": None, "value": "2"}])
+    assert tl.kv.scan() == []
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -35,6 +35,9 @@ begin
         from (select r.key, r.value, (row_number() over (order by r.key collate "C") - 1) / 5000 as part from (%s) r) r
        group by r.part order by r.part', case when as_text then 'to_jsonb(r.value)' else 'r.value::jsonb' end, source)
     loop
+      if array_position(part.keys, null) is not null then
+        perform trunkline._raise('TL422', 'a key is a text, got NULL.', 'Leave rows without a key out: where key is not null.');
+      end if;
       perform trunkline._kv_check(namespace, part.keys, part.payloads);
       written := written + (select count(*) from trunkline._kv_write(namespace, part.keys, part.payloads, expires_at));
     end loop;
