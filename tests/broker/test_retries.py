@@ -400,6 +400,16 @@ def test_failing_twice_with_the_same_delivery_counts_both(session: Session, work
     assert [error["error"] for error in row[2]] == ["once", "twice"]
 
 
+def test_a_delivery_that_is_named_twice_failed_once(session: Session, worker: Worker) -> None:
+    deliver(session, "a1", "a2")
+    worker.fail(1, 1)
+    worker.park(2, 2)
+    [row] = worker.retries()
+    assert (row[1], len(row[2]), row[8]) == (1, 1, "a1")
+    worker.succeed()
+    assert worker.due() == [["a2"]]
+
+
 def test_a_failure_of_an_event_that_has_left_is_refused(session: Session, worker: Worker) -> None:
     deliver(session, "a1")
     session.execute("delete from trunkline.event")

@@ -118,7 +118,7 @@ async def test_an_offset_that_has_left_is_gone_and_the_first_is_told(web: Web, f
     )
     assert trimmed == {"partition": 0, "first_offset": "3"}
     problem = await web.refused("GET", f"/v1/log/{fresh}/messages?from=1", 410)
-    assert (problem["code"], problem["first"]) == ("TL410", 3)
+    assert (problem["code"], problem["first"]) == ("TL410", "3")
 
 
 async def test_groups_are_listed_moved_and_deleted(web: Web, fresh: str) -> None:

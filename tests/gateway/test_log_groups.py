@@ -47,7 +47,8 @@ async def test_what_one_claims_nobody_else_gets_until_it_is_released(web: Web, f
     for how, more in (("ack", {}), ("release", {}), ("extend", {"deadline": "1m"})):
         held = {"partition": 0, "claim": again["claim"], **more}
         path = f"/v1/log/{fresh}/groups/packers/{how}"
-        assert (await web.refused("POST", path, 423, json=held, role=READER))["code"] == "TL423"
+        refusal = await web.refused("POST", path, 423, json=held, role=READER)
+        assert (refusal["code"], refusal["claim"]) == ("TL423", again["claim"])
     (group,) = await web.ask("GET", f"/v1/log/{fresh}/groups")
     assert (group["up_to"], group["mode"], group["claims"]) == ("3", "shared", 0)
 
@@ -164,7 +165,9 @@ WRONG: list[tuple[str, dict[str, Any], int, str]] = [
     ("claim", {"partition": 7}, 404, "partition"),
     ("ack", {"claim": "1"}, 422, "partition"),
     ("ack", {"partition": 0, "claim": "one"}, 422, "claim"),
+    ("ack", {"partition": 0, "claim": 2**63}, 422, "64 bits, got 9223372036854775808"),
     ("ack", {"partition": 0, "claim": "1"}, 423, "not in flight"),
+    ("ack", {"partition": 0, "claim": "1", "grp": "x"}, 422, "grp: there is no such name"),
     ("extend", {"partition": 0, "claim": "1"}, 422, "deadline"),
 ]
 

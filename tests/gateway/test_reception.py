@@ -99,6 +99,18 @@ async def test_a_parameter_that_is_not_known_is_refused_by_name(web: Web) -> Non
     assert "from" in told["hint"]
 
 
+async def test_a_body_that_is_not_said_to_be_json_is_refused_with_what_to_say(
+    web: Web, fresh: str
+) -> None:
+    path = f"/v1/log/{fresh}/trim"
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    told = await web.refused("POST", path, 422, content=b'{"partition": 0}', headers=form)
+    assert told["detail"] == "body: it is a JSON object."
+    assert told["hint"] == "Send it with the header Content-Type: application/json."
+    told = await web.refused("POST", path, 422, json=[1])
+    assert (told["detail"], "hint" in told) == ("body: it is a JSON object.", False)
+
+
 async def test_what_a_client_expects_is_never_passed_over(web: Web, fresh: str) -> None:
     path = f"/v1/kv/{fresh}"
     first = await web.raw("PUT", path, json={"n": 1})

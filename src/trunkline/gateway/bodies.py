@@ -38,8 +38,10 @@ class Body(BaseModel):
 
 
 def _number(value: Any) -> Any:
-    if isinstance(value, str) and re.fullmatch(r"-?\d{1,19}", value, re.ASCII):
-        return int(value)
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,40}", value, re.ASCII):
+        value = int(value)
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        raise ValueError(f"a number has 64 bits, got {value}")
     return value
 
 
@@ -79,7 +81,6 @@ def _content(value: Any) -> Any:
 Number = Annotated[
     int,
     BeforeValidator(_number),
-    Field(ge=-(2**63), lt=2**63),
     WithJsonSchema({"type": ["string", "integer"], "examples": ["120"]}),
 ]
 """A number that may be too large for a double: a text, or a number."""

@@ -16,9 +16,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from trunkline.core import telemetry
-from trunkline.core.errors import DatabaseError, TrunklineError, Unavailable
+from trunkline.core.errors import DatabaseError, Invalid, TrunklineError, Unavailable
+from trunkline.gateway.rendering import facts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fastapi import FastAPI
     from starlette.requests import Request
 
@@ -68,7 +71,23 @@ def problem(error: Exception) -> dict[str, Any]:
     }
     if error.hint:
         told["hint"] = telemetry.redact(error.hint)
-    return {**error.details, **told}
+    return {**facts(error.details), **told}
+
+
+def _of_arguments(fault: Mapping[str, Any], *, in_json: bool) -> Invalid:
+    """What is wrong with a parameter or a member of a body, by its name."""
+    where, message = fault["loc"][1:], fault.get("ctx", {}).get("error", fault["msg"])
+    hint = ""
+    match fault["type"]:
+        case "json_invalid":
+            where, message = (), f"it is not JSON: {message}"
+        case "model_attributes_type":
+            message = "it is a JSON object"
+            hint = "" if in_json else "Send it with the header Content-Type: application/json."
+        case "extra_forbidden":
+            message = "there is no such name here"
+    name = ".".join(str(part) for part in where) or fault["loc"][0]
+    return Invalid(f"{name}: {message}".rstrip(".") + ".", hint=hint)
 
 
 def respond(error: Exception) -> JSONResponse:
@@ -106,21 +125,10 @@ def add_to(app: FastAPI) -> None:
         }
         return JSONResponse(told, error.status_code, error.headers, MEDIA_TYPE)
 
-    async def of_arguments(_request: Request, error: Exception) -> JSONResponse:
+    async def of_arguments(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        first = error.errors()[0]
-        where, message = first["loc"][1:], first.get("ctx", {}).get("error", first["msg"])
-        if first["type"] == "json_invalid":
-            where, message = (), f"it is not JSON: {message}"
-        name = ".".join(str(part) for part in where) or first["loc"][0]
-        told = {
-            "type": "urn:trunkline:TL422",
-            "title": "A value is out of its range",
-            "status": 422,
-            "detail": f"{name}: {message}".rstrip(".") + ".",
-            "code": "TL422",
-        }
-        return JSONResponse(told, 422, None, MEDIA_TYPE)
+        kind = request.headers.get("content-type", "")
+        return respond(_of_arguments(error.errors()[0], in_json="json" in kind.lower()))
 
     app.add_exception_handler(TrunklineError, ours)
     app.add_exception_handler(HTTPException, of_http)

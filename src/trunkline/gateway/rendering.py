@@ -18,23 +18,29 @@ from starlette.responses import Response
 from trunkline.core import durations
 from trunkline.core.unread import JsonText
 
-# Offsets, positions and ids; counts stay numbers, whatever they are called.
+# Offsets, positions and ids, of errors too; counts stay numbers, whatever they are called.
 _WIDE = frozenset(
     {
         "archived_first",
         "archived_last",
+        "asked",
         "backfill",
         "backfill_up_to",
         "claim",
+        "cut",
         "epoch",
         "delivery",
         "entry",
         "error_position",
         "event_id",
         "event_position",
+        "first",
         "first_offset",
+        "from",
         "from_position",
         "head",
+        "incarnation",
+        "last",
         "last_offset",
         "letter",
         "live_up_to",
@@ -43,6 +49,8 @@ _WIDE = frozenset(
         "matched_up_to",
         "offset",
         "position",
+        "present",
+        "producer_seq",
         "retry",
         "retention_bytes",
         "subscription",
@@ -55,8 +63,13 @@ _WIDE = frozenset(
 
 def row(thing: Any, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
     """The fields of a value of ours by name, with numbers that may be large as texts."""
-    names = (field.name for field in fields(thing))
-    return {name: _wide(name, getattr(thing, name)) for name in names if name not in without}
+    names = (field.name for field in fields(thing) if field.name not in without)
+    return facts({name: getattr(thing, name) for name in names})
+
+
+def facts(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by name, with numbers that may be large as texts."""
+    return {name: _wide(name, value) for name, value in values.items()}
 
 
 def rows(things: Any, *, without: tuple[str, ...] = ()) -> list[dict[str, Any]]:
