@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import urllib.request
+from contextlib import suppress
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import jwt
@@ -14,7 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from tests.gateway.serving import READER, serving
 from tests.gateway.test_auth import CURVE, RSA, pem
 
-from trunkline import BadRequest
+from trunkline import BadRequest, Invalid
+from trunkline.gateway import key_set
 from trunkline.gateway.auth import Authenticator
 from trunkline.gateway.key_set import KeySet
 from trunkline.gateway.problems import Unauthenticated
@@ -36,6 +41,10 @@ class Issuer(ThreadingHTTPServer):
         self.answer: Any = {"keys": []}
         self.status = 200
         self.asked = 0
+        self.elsewhere = ""
+        self.trickles = False
+        self.left = threading.Event()
+        self.done = threading.Event()
         self.open = threading.Event()
         self.open.set()
         super().__init__(("127.0.0.1", 0), _Answer)
@@ -55,9 +64,19 @@ class _Answer(BaseHTTPRequestHandler):
         issuer.asked += 1
         issuer.open.wait(10)
         self.send_response(issuer.status)
+        if issuer.elsewhere:
+            self.send_header("Location", issuer.elsewhere)
         self.end_headers()
+        if issuer.trickles:
+            self.trickle(issuer)
         given = issuer.answer
         self.wfile.write(given if isinstance(given, bytes) else json.dumps(given).encode())
+
+    def trickle(self, issuer: Issuer) -> None:
+        with suppress(OSError):
+            while not issuer.done.wait(0.01):
+                self.wfile.write(b" ")
+        issuer.left.set()
 
     def log_message(self, *_told: Any) -> None:
         pass
@@ -70,6 +89,7 @@ def issuer() -> Iterator[Issuer]:
         thread.start()
         yield server
         server.open.set()
+        server.done.set()
         server.shutdown()
         thread.join()
 
@@ -145,6 +165,49 @@ async def test_keys_are_looked_at_anew_beside_the_work(issuer: Issuer) -> None:
 
     await eventually(changed)
     await refused(authenticator, signed("one", CURVE), "Signature")
+
+
+async def test_a_key_that_is_gone_is_forgotten_also_while_nobody_asks(issuer: Issuer) -> None:
+    issuer.publish(one=CURVE)
+    authenticator = await opened(issuer, believed_for=0, again_after=0)
+    issuer.publish(two=OTHER)
+    keys = authenticator.key_set
+    assert keys is not None
+
+    await eventually(lambda: keys.find({"kid": "two", "alg": "ES256"}), also=(jwt.PyJWTError,))
+    await keys.close()
+    await refused(authenticator, signed("one", CURVE), "no key with its kid")
+
+
+async def test_an_answer_that_trickles_is_left_and_costs_no_thread(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_set, "_ANSWER_WITHIN", 0.1)
+    issuer.trickles = True
+    with pytest.raises(BadRequest, match="there are no keys"):
+        await KeySet(issuer.url).open()
+    assert await asyncio.to_thread(issuer.left.wait, 10)
+
+
+@pytest.mark.parametrize(
+    ("asked", "elsewhere"),
+    [("https", "http://login.example/"), ("http", "ftp://x/"), ("https", "file:///etc/passwd")],
+)
+def test_keys_are_not_taken_from_where_others_could_change_them(asked: str, elsewhere: str) -> None:
+    request = urllib.request.Request(f"{asked}://login.example/jwks.json")
+    with pytest.raises(Invalid, match="leads to"):
+        key_set.Redirects().redirect_request(request, BytesIO(), 302, "", Message(), elsewhere)
+
+
+async def test_keys_are_fetched_where_their_address_leads_to(issuer: Issuer) -> None:
+    issuer.publish(one=CURVE)
+    with Issuer() as other:
+        other.status, other.elsewhere = 302, issuer.url
+        thread = threading.Thread(target=other.handle_request)
+        thread.start()
+        authenticator = await opened(other)
+        thread.join()
+    assert await role_of(authenticator, signed("one", CURVE)) == READER
 
 
 async def test_tokens_with_kids_that_nobody_knows_are_no_flood_for_the_issuer(

@@ -13,6 +13,7 @@ import urllib.request
 from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any
+from urllib.parse import urlsplit
 
 import jwt
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -46,6 +47,18 @@ class PublishedKey:
     key: Any
 
 
+class Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows to other addresses of the web, from https to https alone."""
+
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Any:
+        """The request for another address."""
+        if urlsplit(newurl).scheme not in {"https", req.type}:
+            raise Invalid(f"it leads to {newurl[:100]}, where others could change the keys")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 class KeySet:
     """The keys behind a URL (JWKS, RFC 7517); only `open` and `learn` wait for an answer."""
 
@@ -55,10 +68,11 @@ class KeySet:
         self._again_after = again_after
         self._keys: list[PublishedKey] = []
         self._fetched = self._asked = 0.0
+        self._keeping: asyncio.Task[None] | None = None
         self._fetching: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Fetch the keys for the first time; `BadRequest` where there are none."""
+        """Fetch the keys, now and then again, until `close`; `BadRequest` where there are none."""
         try:
             await self._fetch()
         except _NOT_FETCHED as error:
@@ -67,20 +81,18 @@ class KeySet:
                 hint="Expected the address of a JSON Web Key Set with RSA keys of 2048 bits or "
                 "more, keys on P-256, P-384 or P-521, or Ed25519.",
             ) from None
+        self._keeping = asyncio.create_task(self._keep(), name="look at the keys of the issuer")
 
     async def learn(self, token: str) -> None:
         """Have the key that a token names, if the issuer has it by now."""
-        now = time.monotonic()
-        may_ask = now - self._asked >= self._again_after
         try:
             kid = jwt.get_unverified_header(token).get("kid")
         except NO_TOKEN:
             return  # it is refused for that
         if kid is not None and all(key.kid != kid for key in self._keys):
+            may_ask = time.monotonic() - self._asked >= self._again_after
             if may_ask or self._fetching is not None:
                 await asyncio.wait({self._begin()})
-        elif may_ask and now - self._fetched >= self._believed_for:
-            self._begin()
 
     def find(self, header: dict[str, Any]) -> PublishedKey:
         """The key for a token with this header; `jwt.InvalidKeyError` when there is none."""
@@ -97,9 +109,16 @@ class KeySet:
 
     async def close(self) -> None:
         """Fetch nothing more."""
-        if self._fetching is not None:
-            self._fetching.cancel()
-            await asyncio.wait({self._fetching})
+        if under_way := {task for task in (self._keeping, self._fetching) if task is not None}:
+            for task in under_way:
+                task.cancel()
+            await asyncio.wait(under_way)
+
+    async def _keep(self) -> None:
+        while True:
+            rest = self._fetched + self._believed_for - time.monotonic()
+            await asyncio.sleep(max(rest, self._again_after))
+            await asyncio.wait({self._begin()})
 
     def _begin(self) -> asyncio.Task[None]:
         """Fetch, once for all who wait."""
@@ -117,17 +136,21 @@ class KeySet:
 
     async def _fetch(self) -> None:
         self._asked = time.monotonic()
-        async with asyncio.timeout(2 * _ANSWER_WITHIN):  # one that trickles is cut off, too
+        async with asyncio.timeout(2 * _ANSWER_WITHIN):
             self._keys = await asyncio.to_thread(_published, self._url)
         self._fetched = time.monotonic()
 
 
 def _published(url: str) -> list[PublishedKey]:
     request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - see settings
-    with urllib.request.urlopen(request, timeout=_ANSWER_WITHIN) as answer:  # noqa: S310
-        raw = answer.read(_LARGEST + 1)
-    if len(raw) > _LARGEST:
-        raise Invalid(f"the answer has more than {_LARGEST} bytes")
+    raw, end = b"", time.monotonic() + _ANSWER_WITHIN
+    with urllib.request.build_opener(Redirects).open(request, timeout=_ANSWER_WITHIN) as answer:
+        while part := answer.read1(_LARGEST):
+            raw += part
+            if len(raw) > _LARGEST:
+                raise Invalid(f"the answer has more than {_LARGEST} bytes")
+            if time.monotonic() > end:  # it trickles
+                raise TimeoutError(f"the answer did not come within {_ANSWER_WITHIN:g} seconds")
     document = read_json(raw, "the answer")
     if not isinstance(document, dict) or not isinstance(listed := document.get("keys"), list):
         raise Invalid('the answer is no JSON object with a list of "keys"')
