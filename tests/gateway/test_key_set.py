@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from tests.gateway.serving import READER, serving
+from tests.gateway.serving import READER, bearer, serving
 from tests.gateway.test_auth import CURVE, RSA, pem
 
 from trunkline import BadRequest, Invalid
@@ -69,6 +69,7 @@ class _Answer(BaseHTTPRequestHandler):
         self.end_headers()
         if issuer.trickles:
             self.trickle(issuer)
+            return
         given = issuer.answer
         self.wfile.write(given if isinstance(given, bytes) else json.dumps(given).encode())
 
@@ -105,14 +106,18 @@ def published(kid: str | None, key: Any, **more: Any) -> dict[str, Any]:
     return found | ({} if kid is None else {"kid": kid}) | {"use": "sig"} | more
 
 
-def signed(kid: str | None, key: Any, algorithm: str = "ES256", role: str = READER) -> str:
+def signed(kid: str | None, key: Any, algorithm: str = "ES256", **claims: Any) -> str:
     headers = {} if kid is None else {"kid": kid}
-    return jwt.encode({"role": role}, key, algorithm, headers=headers)
+    return jwt.encode({"role": READER, "aud": "shop", **claims}, key, algorithm, headers=headers)
+
+
+def settings_of(issuer: Issuer, **given: Any) -> GatewaySettings:
+    given = {"jwt_audience": "shop", **given}
+    return GatewaySettings(_env_file=None, jwt_jwks_url=issuer.url, **given)  # type: ignore[call-arg]
 
 
 async def opened(issuer: Issuer, **how: Any) -> Authenticator:
-    settings = GatewaySettings(_env_file=None, jwt_jwks_url=issuer.url)  # type: ignore[call-arg]
-    authenticator = Authenticator(settings, own_role="gateway")
+    authenticator = Authenticator(settings_of(issuer), own_role="gateway")
     authenticator.key_set = KeySet(issuer.url, **how)
     await authenticator.key_set.open()
     return authenticator
@@ -133,7 +138,7 @@ async def test_a_key_that_is_new_is_found_and_one_that_is_gone_is_believed_no_mo
     issuer: Issuer, web_dsn: str
 ) -> None:
     issuer.publish(old=CURVE)
-    async with serving(web_dsn, jwt_jwks_url=issuer.url) as web:
+    async with serving(web_dsn, jwt_jwks_url=issuer.url, jwt_audience="shop") as web:
         web.gateway.authenticator.key_set = KeySet(issuer.url, again_after=0)
         await web.gateway.begin()
 
@@ -148,7 +153,8 @@ async def test_a_key_that_is_new_is_found_and_one_that_is_gone_is_believed_no_mo
         issuer.publish(new=OTHER)
         assert await answers("newer", OTHER) == 401  # and has the keys fetched
         assert await answers("old", CURVE) == 401
-        await web.ask("GET", "/v1/log", role=READER)  # a secret goes on beside them
+        header = bearer(READER, aud="shop")  # a secret goes on beside them
+        assert (await web.raw("GET", "/v1/log", role=None, headers=header)).status_code == 200
 
 
 async def test_keys_are_looked_at_anew_beside_the_work(issuer: Issuer) -> None:
@@ -272,6 +278,17 @@ async def test_a_key_verifies_by_its_own_algorithm_and_secrets_are_no_keys(issue
     await refused(authenticator, signed("ec", OTHER), "Signature")
 
 
+async def test_tokens_that_an_issuer_gave_to_others_are_no_good_here(issuer: Issuer) -> None:
+    issuer.publish(one=CURVE)
+    authenticator = await opened(issuer)
+    await refused(authenticator, signed("one", CURVE, aud="their shop"), "Audience")
+    await refused(authenticator, signed("one", CURVE, aud=None), "aud")
+    with pytest.raises(BadRequest, match="whoever has a token of the issuer") as error:
+        Authenticator(settings_of(issuer, jwt_audience=None), own_role="gateway")
+    assert "TRUNKLINE_JWT_AUDIENCE" in error.value.hint
+    Authenticator(settings_of(issuer, jwt_audience=None, jwt_issuer="https://x"), own_role="me")
+
+
 async def test_a_token_without_a_kid_is_refused_where_several_keys_fit(issuer: Issuer) -> None:
     issuer.publish(one=CURVE, two=OTHER)
     await refused(await opened(issuer), signed(None, CURVE), "names none")
@@ -292,9 +309,9 @@ async def test_without_keys_it_does_not_start_and_says_why(issuer: Issuer, web_d
             await KeySet(issuer.url).open()
         assert "TRUNKLINE_JWT_JWKS_URL" in error.value.message
     with pytest.raises(BadRequest, match="JWKS_URL"):
-        async with serving(web_dsn, jwt_jwks_url=issuer.url):
+        async with serving(web_dsn, jwt_jwks_url=issuer.url, jwt_audience="shop"):
             pass
-    both = GatewaySettings(_env_file=None, jwt_jwks_url=issuer.url, jwt_public_key=pem(CURVE))  # type: ignore[call-arg]
+    both = settings_of(issuer, jwt_public_key=pem(CURVE))
     with pytest.raises(BadRequest, match="both"):
         Authenticator(both, own_role="gateway")
     for url in ("jwks.json", "file:///etc/passwd", "https://", "http://[::"):

@@ -65,6 +65,13 @@ class Authenticator:
                 hint="Set TRUNKLINE_JWT_SECRET, TRUNKLINE_JWT_PUBLIC_KEY, TRUNKLINE_JWT_JWKS_URL "
                 "or TRUNKLINE_ANONYMOUS_ROLE; or, to try it, give --insecure.",
             )
+        if settings.jwt_jwks_url and not (settings.jwt_audience or settings.jwt_issuer):
+            raise BadRequest(
+                "TRUNKLINE_JWT_JWKS_URL alone lets in whoever has a token of the issuer, also one"
+                " for somebody else.",
+                hint="Set TRUNKLINE_JWT_AUDIENCE to what tokens for this gateway have as their aud,"
+                " or TRUNKLINE_JWT_ISSUER where every token with that iss is for it.",
+            )
         if settings.anonymous_role in {own_role, _NOBODY_ELSE}:
             raise BadRequest(
                 f'TRUNKLINE_ANONYMOUS_ROLE is "{settings.anonymous_role}", as whom the gateway'
