@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from tests.gateway.serving import READER, WRITER
 from tests.gateway.test_log import append, values_of
 
+from trunkline.gateway.claiming import Claimed, Claiming
 from trunkline.testing import eventually
 
 if TYPE_CHECKING:
+    import pytest
     from tests.gateway.serving import Web
 
 
@@ -135,6 +137,26 @@ async def test_one_who_waits_is_told_what_comes_and_one_who_left_takes_nothing(
         assert values(await waiting) == ["a"]
 
 
+async def test_one_who_waits_asks_at_once_of_all_partitions_where_there_is_something(
+    served: Web, fresh: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+    one = Claiming._claim
+
+    async def noted(claiming: Claiming, partition: int) -> Claimed | None:
+        tried.append(partition)
+        return await one(claiming, partition)
+
+    monkeypatch.setattr(Claiming, "_claim", noted)
+    await served.ask("PUT", f"/v1/log/{fresh}", json={"partitions": 8})
+    assert (await claim(served, fresh, wait="1.1s"))["claim"] is None
+    assert sorted(tried) == list(range(8))
+    waiting = asyncio.create_task(claim(served, fresh, wait="30s"))
+    await append(served, fresh, "a", partition=5)
+    async with asyncio.timeout(10):
+        assert values(await waiting) == ["a"]
+
+
 async def groups_are(web: Web, topic: str, number: int) -> None:
     assert len(await web.ask("GET", f"/v1/log/{topic}/groups")) == number
 
@@ -153,6 +175,9 @@ async def test_one_who_reads_alone_notes_how_far_he_is(web: Web, fresh: str) -> 
     for name, up_to, status in wrong:
         await web.refused("POST", f"{path}/{name}/progress", status, json={"up_to": up_to})
     await web.refused("POST", f"{path}/alone/claim", 409)
+    await web.ask("POST", f"{path}/alone/progress", json={"up_to": "2"}, status=204)
+    await web.refused("POST", f"{path}/alone/claim", 409)  # also where nothing is left for it
+    await web.refused("POST", f"{path}/packers/claim", 422, json={"deadline": "0s"})
 
 
 WRONG: list[tuple[str, dict[str, Any], int, str]] = [
