@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from tests.broker.groups import Member, last_delivery, match, read, received, subscribe
-from tests.broker.steps import publish
+from tests.broker.steps import publish, tick
 from tests.fixtures.asking import ask, call, refused
 
 if TYPE_CHECKING:
@@ -189,3 +189,22 @@ def test_events_stay_as_long_as_deliveries_that_wait_for_a_lasting_group(brief: 
     spend(brief, 1, 2, 3)
     assert sorted(received(brief, handler="slow")) == [1, 2, 3]
     assert losses(brief).lost == 0
+
+
+def test_a_subscription_that_stood_still_too_long_goes_on_and_an_event_tells_what_it_missed(
+    brief: Session,
+) -> None:
+    subscribe(brief, "audit", {"topic": "trunkline.subscription.trimmed"})
+    for payload in (1, 2, 3):
+        publish(brief, "order", payload)
+    tick(brief)
+    late = subscribe(brief, condition={"topic": "order"}, from_position=2)
+    call(brief, "broker_match")
+    rotate(brief)
+    assert ask(brief, "select count(*) from trunkline.event where topic = 'order'") == 0
+
+    configure(brief, "broker.hold", "1 day")
+    publish(brief, "order", "new")
+    assert received(brief) == ["new"]
+    expected = {"group": "billing", "subscription": str(late), "first": "2", "last": "3"}
+    assert received(brief, "audit") == [expected]

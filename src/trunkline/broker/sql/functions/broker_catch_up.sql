@@ -1,5 +1,6 @@
 /* One round for a subscription that began with the history, or goes on after a quarantine: the next part of the history is
    matched for it alone.  When it has come to where the matcher stands it is matched with all others.
+   Where positions have left that it still needed it goes on after them, and the event trunkline.subscription.trimmed tells of it.
    Subscriptions that were set aside while somebody held their rows go into quarantine when nobody does.
    Returns how many positions it moved; 0 when nobody is behind, or another process works.  TL400 unless in READ COMMITTED, TL422. */
 create or replace function trunkline.broker_catch_up(max_events int default null)
@@ -10,6 +11,7 @@ declare
   late trunkline.broker_subscription := trunkline._match_late();
   latest trunkline.cursor;
   began bigint;
+  left_up_to bigint;
   delivered bigint;
   reached bigint;
 begin
@@ -31,13 +33,22 @@ begin
   end if;
   latest := trunkline._cursor_latest(number);
   began := late.caught_up_to;
-  late.caught_up_to := greatest(began, (select min(t.first_position) - 1 from trunkline.tick t where t.sequence = 'event'));  -- what was before has left
+  left_up_to := (select min(t.first_position) - 1 from trunkline.tick t where t.sequence = 'event');
+  if left_up_to > began then
+    perform trunkline._match_missed(late, began + 1, left_up_to);
+    late.caught_up_to := left_up_to;
+  end if;
   perform trunkline._match_prepare();
   delivered := trunkline._match_history(late, least(most, latest.up_to - late.caught_up_to)::int, (latest.state ->> 'deliveries')::bigint);
   if delivered is null then
     return 1;  -- it was quarantined
   end if;
   select greatest(s.caught_up_to, late.caught_up_to) into reached from trunkline.broker_subscription s where s.subscription = late.subscription;
+  if reached > late.caught_up_to and (select count(*) from pg_temp.trunkline_batch) < reached - late.caught_up_to then  -- ticks outlive their events
+    perform trunkline._match_missed(late, min(m.position), max(m.position))
+       from (select late.caught_up_to + g from generate_series(1, (reached - late.caught_up_to)::int) g
+             except all select late.caught_up_to + b.place from pg_temp.trunkline_batch b) m (position);
+  end if;
   if reached >= latest.up_to then
     update trunkline.broker_subscription s set caught_up_to = null, from_position = greatest(s.from_position, latest.up_to + 1)
      where s.subscription = late.subscription;
