@@ -638,7 +638,7 @@ def test_an_event_of_several_subscriptions_is_read_once_however_many_there_are(
 def test_a_subscription_whose_history_has_left_is_matched_with_the_others(session: Session) -> None:
     publish(session, "a", 1)
     match(session)
-    subscribe(session, from_position=1)
+    subscribe(session, condition={"topic": "a"}, from_position=1)
     publish(session, "a", 2)
     tick(session)
     session.execute("delete from trunkline.tick where sequence = 'event' and first_position = 1")
