@@ -716,15 +716,20 @@ def test_who_reads_on_is_told_nothing_when_another_lane_was_read_further_and_tha
     assert read(session) == []
 
 
-def test_a_subscription_to_a_history_that_has_left_is_refused_though_its_ticks_are_there(
-    session: Session,
-) -> None:
+def history_leaves(session: Session) -> None:
+    """A first round of events leaves, but not its ticks; a second one is there."""
     subscribe(session)
     fill(session, rounds=1)
     Member(session).commit_all()
     age(session, timedelta(hours=5))
     rotate(session)
     fill(session, rounds=1)
+
+
+def test_a_subscription_to_a_history_that_has_left_is_refused_though_its_ticks_are_there(
+    session: Session,
+) -> None:
+    history_leaves(session)
     assert ask(session, "select min(first_position) from trunkline.tick") == 1
 
     for position in (1, len(KEYS)):
@@ -740,16 +745,15 @@ def test_a_subscription_to_a_history_that_has_left_is_refused_though_its_ticks_a
 def test_a_subscription_from_a_time_whose_events_have_left_begins_with_those_that_are_there(
     session: Session,
 ) -> None:
-    subscribe(session)
-    fill(session, rounds=1)
-    Member(session).commit_all()
-    age(session, timedelta(hours=5))
-    rotate(session)
-    fill(session, rounds=1)
+    history_leaves(session)
 
-    subscribe(session, "late", from_time=ask(session, "select now() - interval '1 day'"))
+    subscribe(session, "audit", {"topic": "trunkline.subscription.trimmed"})
+    day = ask(session, "select now() - interval '1 day'")
+    number = subscribe(session, "late", from_time=day)
     match(session)
     assert len(read(session, "late")) == len(KEYS)
+    gone = {"group": "late", "subscription": str(number), "first": "1", "last": str(len(KEYS))}
+    assert received(session, "audit") == [gone]
 
 
 def test_a_subscription_is_resumed_where_its_events_have_left_only_by_who_says_so(
