@@ -27,6 +27,20 @@ def serve(
         list[str] | None,
         typer.Option(metavar="ORIGIN", help="Pages from there may ask; may be given again."),
     ] = None,
+    connections: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Connections with a request; default: half of ulimit -n."
+        ),
+    ] = None,
+    header_seconds: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Time for the head of a request; default: 10."),
+    ] = None,
+    idle_seconds: Annotated[
+        int | None,
+        typer.Option(metavar="SECONDS", help="Time between two requests; default: 5."),
+    ] = None,
     insecure: Annotated[
         bool,
         flag("--insecure", help="For trying: without a token everyone acts as the connection."),
@@ -50,7 +64,13 @@ def serve(
         ) from None
     _check_host(host)
     options = {"host": host, "port": port, "cors": cors or [], "insecure": insecure}
-    run_async(until_told(partial(_serve, invocation, options, with_services)))
+    limits = {
+        "gateway_connections": connections,
+        "gateway_header_seconds": header_seconds,
+        "gateway_idle_seconds": idle_seconds,
+    }
+    given = {name: value for name, value in limits.items() if value is not None}
+    run_async(until_told(partial(_serve, invocation, options, given, with_services)))
 
 
 def _check_host(host: str) -> None:
@@ -69,14 +89,18 @@ def _check_host(host: str) -> None:
 
 
 async def _serve(
-    invocation: Invocation, options: dict[str, Any], with_services: bool, stop: asyncio.Event
+    invocation: Invocation,
+    options: dict[str, Any],
+    given: dict[str, Any],
+    with_services: bool,
+    stop: asyncio.Event,
 ) -> None:
     from trunkline.core import telemetry
     from trunkline.core.service import Supervisor
     from trunkline.gateway.server import check, serve
     from trunkline.gateway.settings import GatewaySettings
 
-    settings = GatewaySettings.from_environment()
+    settings = GatewaySettings.from_environment(**given)
     check(settings, insecure=options["insecure"], cors=options["cors"])
     async with AsyncExitStack() as stack:
         platform = await stack.enter_async_context(invocation.platform())

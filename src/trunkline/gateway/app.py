@@ -10,6 +10,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from trunkline.core.errors import TrunklineError, Unavailable
 from trunkline.gateway import graphql, live, metrics, problems, rest
+from trunkline.gateway.connections import Concurrency
 from trunkline.gateway.reception import Bodies, Heads, Neighbours
 from trunkline.version import __version__
 
@@ -48,6 +49,7 @@ def make_app(gateway: Gateway) -> FastAPI:
         )
     if gateway.insecure:
         app.add_middleware(Neighbours, gateway=gateway)
+    app.add_middleware(Concurrency, connections=gateway.connections)
     problems.add_to(app)
     for part in (router, metrics.router, live.router, graphql.router):
         app.include_router(part)

@@ -10,6 +10,7 @@ from trunkline.core import telemetry
 from trunkline.core.errors import NotFound, Unavailable
 from trunkline.gateway import schema
 from trunkline.gateway.auth import Authenticator
+from trunkline.gateway.connections import Connections
 from trunkline.gateway.feeds import Feed, Feeds
 from trunkline.gateway.roles import Roles
 
@@ -50,6 +51,7 @@ class Gateway:
         self.insecure = insecure
         self.cors = tuple(cors)
         self.authenticator = Authenticator(settings, own_role=own_role, insecure=insecure)
+        self.connections = Connections(settings)
         self.feeds = Feeds(settings.gateway_streams)
         self.stopping = asyncio.Event()
         self._roles = None if insecure else Roles(platform.db)

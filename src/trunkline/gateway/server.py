@@ -15,6 +15,7 @@ from trunkline.core import telemetry
 from trunkline.core.errors import BadRequest
 from trunkline.gateway.app import make_app
 from trunkline.gateway.auth import Authenticator
+from trunkline.gateway.connections import Connections
 from trunkline.gateway.gateway import Gateway
 from trunkline.gateway.graphql import LARGEST
 from trunkline.gateway.sse import SEND_WITHIN
@@ -60,13 +61,17 @@ async def serve(
     # What uvicorn says otherwise has whole URLs in it, and they may have tokens; or is about
     # rubbish, of which anybody can send as much as he likes.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    http, websocket = gateway.connections.protocols()
     server = _Server(
         uvicorn.Config(
             make_app(gateway),
             log_config=None,
             access_log=False,
             lifespan="off",
-            ws="websockets-sansio",
+            http=http,
+            ws=websocket,
+            backlog=gateway.connections.backlog,
+            timeout_keep_alive=settings.gateway_idle_seconds,
             ws_max_size=LARGEST,
             ws_ping_interval=_PING_EVERY,
             ws_ping_timeout=_PING_EVERY,
@@ -104,6 +109,7 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
 def check(settings: GatewaySettings, *, insecure: bool, cors: Iterable[str]) -> None:
     """Find what makes no sense before anything is started."""
     Authenticator(settings, own_role="", insecure=insecure)
+    Connections(settings)
     for origin in cors:
         _check_origin(origin)
 

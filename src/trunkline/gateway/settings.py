@@ -35,6 +35,10 @@ class GatewaySettings(Settings):
     anonymous_role: str | None = None
     gateway_streams: int = Field(default=10_000, ge=1)
     gateway_streams_per_connection: int = Field(default=100, ge=1)
+    gateway_connections: int | None = Field(default=None, ge=1)
+    """Connections with a request; None means half of the files that the process may open."""
+    gateway_header_seconds: float = Field(default=10, gt=0, le=3600)
+    gateway_idle_seconds: int = Field(default=5, ge=1, le=3600)
     gateway_body_bytes: int = Field(default=8 << 20, ge=1024)
     gateway_request_seconds: float = Field(default=30, gt=0, le=3600)
 
@@ -77,9 +81,9 @@ class GatewaySettings(Settings):
         return names
 
     @classmethod
-    def from_environment(cls) -> Self:
-        """Read the environment; a value that makes no sense is a `BadRequest` with its name."""
-        found = cls.load()
+    def from_environment(cls, **explicit: Any) -> Self:
+        """Read the environment; raises `BadRequest` with the name of an invalid value."""
+        found = cls.load(**explicit)
         assert isinstance(found, cls)
         return found
 

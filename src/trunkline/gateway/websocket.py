@@ -166,6 +166,7 @@ class Conversation:
         except TrunklineError as error:
             raise _Close(1013, f"Try again later: {error}") from None
         self._asking = Asking(self._gateway, identity)
+        self._socket.state.admitted()
         if identity.rest is not None:
             self._end_after(identity.rest, 4401, "Unauthorized: the token has expired")
         elif self._limit is not None:
