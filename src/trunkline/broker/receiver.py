@@ -11,6 +11,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core.errors import BadRequest, Invalid
+from trunkline.core.extras import needed_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,13 +89,8 @@ class _Request(BaseHTTPRequestHandler):
 
 
 def _verifier(secret: str) -> Webhook:
-    try:
+    with needed_for("verifying webhooks", "webhooks"):
         from standardwebhooks import Webhook
-    except ModuleNotFoundError as error:
-        raise BadRequest(
-            "to verify webhooks the package standardwebhooks is needed.",
-            hint="Install it: pip install 'trunkline[webhooks]'",
-        ) from error
     try:
         return Webhook(secret)
     except Exception as error:

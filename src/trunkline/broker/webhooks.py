@@ -19,7 +19,8 @@ from trunkline.broker.endpoints import handler_of
 from trunkline.broker.handler_calls import commit_together, fetch_together
 from trunkline.broker.worker import HandlerWorker
 from trunkline.core import telemetry
-from trunkline.core.errors import Invalid, NotFound, TrunklineError, Unavailable
+from trunkline.core.errors import NotFound, TrunklineError, Unavailable
+from trunkline.core.extras import needed_for
 from trunkline.core.gathering import GatheringDb
 from trunkline.core.service import Probe, Service
 
@@ -238,15 +239,10 @@ class BrokerWebhooks(Service):
         )
 
     def _sender(self, endpoint: Endpoint, rules: Rules, circuit: Circuit) -> WebhookSender:
-        try:
+        with needed_for("sending webhooks", "webhooks"):
             from trunkline.broker.addresses import GuardedBackend
             from trunkline.broker.resolver import Resolver
             from trunkline.broker.webhook_sender import WebhookSender
-        except ModuleNotFoundError as error:
-            raise Invalid(
-                f"there are webhooks to send, but the package {error.name} is missing.",
-                hint="Install it: pip install 'trunkline[webhooks]'",
-            ) from error
         if self._resolve is None:
             self._resolve = self._own_resolver = Resolver()
         if self._ssl is None:

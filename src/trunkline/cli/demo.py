@@ -42,7 +42,10 @@ def demo(
         float, typer.Option(metavar="N", min=1, help="About how long it takes.")
     ] = 15.0,
 ) -> None:
-    """See it work: groups, a killed member, an outbox, webhooks, a live page, a lake, zones."""
+    """Run a demo of everything that checks itself, in about 30 seconds.
+
+    Parts whose packages are missing are left out: trunkline[spark,webhooks] has all of them.
+    """
     from trunkline.demo.figures import Amount
 
     amount = Amount(_PER_SECOND, seconds * _SHARE, _ONCE if once else None)
@@ -185,7 +188,7 @@ class View:
             done, lag = figures.done.get(group, 0), figures.lag.get(group, 0)
             rate = f"{rates[group]:,.0f}"
             table.add_row(f"group {group}", f"{done:,}", rate, f"{lag:,}", remark)
-        synced = "nothing is in the lake yet"
+        synced = "nothing is in the lake yet" if figures.lake else "without Spark"
         if figures.synced:
             synced = f"synced into the lake: {figures.synced:,}"
         table.add_row("orders", f"{figures.orders:,}", f"{rates['orders']:,.0f}", "", synced)

@@ -180,18 +180,22 @@ def command(
     example: str,
     reads: bool = False,
     panel: str | None = None,
+    needs: str | None = None,
 ) -> Callable[[Function], Function]:
-    """Register a command with an example; with ``reads``, its output has a format."""
+    """Register a command with an example; with ``reads``, its output has a format.
+
+    ``needs`` names the extra to install when a package cannot be imported.
+    """
 
     def register(function: Function) -> Function:
         add = app.command(name, cls=Command, epilog=f"Example: {example}", rich_help_panel=panel)
-        add(_shared(function, reads=reads))
+        add(_shared(function, reads=reads, needs=needs))
         return function
 
     return register
 
 
-def _shared(function: Callable[..., Any], *, reads: bool) -> Callable[..., Any]:
+def _shared(function: Callable[..., Any], *, reads: bool, needs: str | None) -> Callable[..., Any]:
     _, *own = inspect.signature(function, eval_str=True).parameters.values()
     shared = [
         _parameter("context", typer.Context),
@@ -205,8 +209,11 @@ def _shared(function: Callable[..., Any], *, reads: bool) -> Callable[..., Any]:
 
     @wraps(function)
     def wrapper(context: typer.Context, **given: Any) -> None:
+        from trunkline.core.extras import needed_for
+
         invocation = _invocation(context.obj or Invocation(), given)
-        function(invocation, **given)
+        with needed_for(context.command_path, needs):
+            function(invocation, **given)
 
     parameters = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*shared, *own)

@@ -181,8 +181,11 @@ def _end(number: int, _frame: FrameType | None) -> None:
 
 def _report(error: Exception) -> int:
     from trunkline.core.errors import TrunklineError
+    from trunkline.core.extras import missing_package
     from trunkline.core.telemetry import redact
 
+    if isinstance(error, ImportError):
+        error = missing_package(error, "this command") or error
     if isinstance(error, TrunklineError):
         message = message_in_our_words(error.message)
         _complain(redact(message), redact(hint_in_our_words(error.hint, tree())))

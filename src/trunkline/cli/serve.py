@@ -51,17 +51,10 @@ def serve(
     ] = True,
 ) -> None:
     """Serve everything over HTTP, live tables over GraphQL too, until told to stop."""
-    from trunkline.core.errors import BadRequest
+    from trunkline.core.extras import needed_for
 
-    try:
+    with needed_for("the gateway", "gateway"):
         import trunkline.gateway.server  # noqa: F401
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("trunkline"):
-            raise
-        raise BadRequest(
-            f'the gateway needs the package "{error.name}".',
-            hint="Run: pip install 'trunkline[gateway]'",
-        ) from None
     _check_host(host)
     options = {"host": host, "port": port, "cors": cors or [], "insecure": insecure}
     limits = {

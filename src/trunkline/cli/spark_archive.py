@@ -10,9 +10,12 @@ from trunkline.cli.spark import Conf, DryRun, Master, Remote, running
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to the tree."""
-    command(app, example="trunkline spark archive orders --location /lake/topics", reads=True)(
-        archive
-    )
+    command(
+        app,
+        example="trunkline spark archive orders --location /lake/topics",
+        reads=True,
+        needs="spark",
+    )(archive)
 
 
 def archive(

@@ -10,7 +10,7 @@ from trunkline.cli.log_upkeep import measure
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to the tree."""
-    command(app, example="trunkline spark bench --quick", reads=True)(bench)
+    command(app, example="trunkline spark bench --quick", reads=True, needs="spark")(bench)
 
 
 def bench(

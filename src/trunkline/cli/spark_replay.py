@@ -14,6 +14,7 @@ def add_to(app: typer.Typer) -> None:
         app,
         example="trunkline spark replay topic:orders orders-again --since 2026-01-01",
         reads=True,
+        needs="spark",
     )(replay)
 
 

@@ -35,16 +35,23 @@ _PARTS = ("topic", "partition", "place", "first_offset", "last_offset", "message
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the tree."""
-    command(app, example="trunkline spark sync lake --to delta:/lake/orders --once", reads=True)(
-        sync
-    )
-    command(app, example="trunkline spark backfill lake --to delta:/lake/orders", reads=True)(
-        backfill
-    )
+    command(
+        app,
+        example="trunkline spark sync lake --to delta:/lake/orders --once",
+        reads=True,
+        needs="spark",
+    )(sync)
+    command(
+        app,
+        example="trunkline spark backfill lake --to delta:/lake/orders",
+        reads=True,
+        needs="spark",
+    )(backfill)
     command(
         app,
         example="trunkline spark audit lake --to delta:/lake/orders --html report.html",
         reads=True,
+        needs="spark",
     )(audit)
 
 

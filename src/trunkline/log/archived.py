@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core.errors import Invalid, NotFound, PositionTrimmed, Unavailable
+from trunkline.core.extras import is_installed
 from trunkline.log.batches import FORMAT, Codec, StoredBatch
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ _BATCH_ROWS = 10_000
 
 
 def can_read() -> bool:
-    """Whether what reads the files is installed."""
-    return find_spec("pyarrow") is not None
+    """Whether the package that reads the files is installed."""
+    return is_installed("pyarrow")
 
 
 async def fetch(

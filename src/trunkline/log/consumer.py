@@ -33,6 +33,7 @@ from trunkline.core.errors import (
     TrunklineError,
     Unavailable,
 )
+from trunkline.core.extras import needed_for
 from trunkline.core.lease import GOODBYE_WITHIN
 from trunkline.log.settling import Settling
 
@@ -126,7 +127,8 @@ class Batch:
 
     def to_arrow(self) -> pa.Table:
         """A table of offset, timestamp, key, value and headers; no message is copied."""
-        from trunkline.log import arrow
+        with needed_for("to_arrow()", "arrow"):
+            from trunkline.log import arrow
 
         return arrow.table(self._parts)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import zstandard
 
 from trunkline.core.errors import Invalid
+from trunkline.core.extras import needed_for
 from trunkline.core.unread import Unread
 from trunkline.log.batches import FORMAT, LARGEST_COLUMN, Codec, header_text
 from trunkline.log.models import Message
@@ -156,7 +157,8 @@ class DecodedBatch:
 
     def to_arrow(self) -> pa.Table:
         """Columns offset, timestamp, key, value and headers (JSON text); no value is copied."""
-        from trunkline.log import arrow
+        with needed_for("to_arrow()", "arrow"):
+            from trunkline.log import arrow
 
         return arrow.table([self])
 

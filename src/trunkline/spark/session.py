@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.errors import BadRequest, TrunklineError
+from trunkline.core.errors import BadRequest, Invalid, TrunklineError
 from trunkline.spark.home import compiled
 from trunkline.spark.java import find_java
 
@@ -87,7 +87,7 @@ def session(
     if remote:
         for name, value in conf.items():
             builder = builder.config(name, value)
-        return register(builder.remote(remote).getOrCreate())
+        return register(_connected(builder, remote))
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         os.environ["JAVA_HOME"] = str(find_java())
@@ -108,6 +108,16 @@ def session(
     with compiled() if local else nullcontext():
         made = builder.getOrCreate()
     return register(made)
+
+
+def _connected(builder: SparkSession.Builder, remote: str) -> SparkSession:
+    try:
+        return builder.remote(remote).getOrCreate()
+    except ImportError as error:
+        said = str(error).removeprefix("[PACKAGE_NOT_INSTALLED] ")
+        raise Invalid(
+            f"Spark Connect needs more packages: {said}", hint="Run: pip install 'pyspark[connect]'"
+        ) from error
 
 
 def _end_server() -> None:

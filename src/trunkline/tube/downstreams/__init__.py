@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.core.arguments import checked
 from trunkline.core.errors import Invalid
+from trunkline.core.extras import needed_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,13 +27,8 @@ def make(kind: str, options: Mapping[str, Any], *, dsn: str) -> Downstream:
     ``${NAME}`` in an option is replaced by that environment variable, so that passwords need not be
     stored.
     """
-    try:
+    with needed_for(f"downstream {kind}", kind):
         takes = _maker(kind)
-    except ImportError as error:
-        raise Invalid(
-            f"downstream {kind} needs the package {error.name}.",
-            hint=f"Run: pip install 'trunkline[{kind}]'",
-        ) from error
     given = {"dsn": dsn} if kind in _IN_POSTGRES else {}
     given |= {name: _filled(value) for name, value in options.items()}
     _check_names(kind, takes, given)
