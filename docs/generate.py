@@ -119,6 +119,7 @@ THEMES = {
         "Leases": "lease_renew lease_ttl lease_rest lease_end lease_list",
         "Owners": "owner_take owner_release owner_of",
         "History": "incarnation",
+        "Versions": "compatibility",
         "Upkeep": "maintain duty_list ring_list doctor_blockers rings_rotate leases_expire",
         "For capabilities: rings": "_ring_create _ring_current _ring_rotate _ring_free _ring_grow",
         "For capabilities: cursors": "_cursor_ensure _cursor_hold _cursor_latest _cursor_move "

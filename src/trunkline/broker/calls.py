@@ -25,7 +25,7 @@ from trunkline.broker.models import (
     WrittenEvent,
 )
 from trunkline.broker.readable import told
-from trunkline.core.calls import Call, as_json, many, moment, nothing, one, scalar
+from trunkline.core.calls import Call, as_json, made, many, moment, nothing, one, scalar
 from trunkline.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def events(
             "topics": None if topics is None else list(topics),
             "to_position": to_position,
         },
-        lambda rows: [Event(position=row.pop("up_to"), **told(row)) for row in rows],
+        lambda rows: [made(Event, told(row) | {"position": row["up_to"]}) for row in rows],
         safe_to_repeat=True,
         json_unread=True,
         readable="_broker_events_readable",
@@ -271,7 +271,7 @@ def scan(
             "incarnation": incarnation,
             "max_events": max_events,
         },
-        lambda rows: [Scanned(**told(row)) for row in rows],
+        lambda rows: [made(Scanned, told(row)) for row in rows],
         safe_to_repeat=True,
         json_text=json_text,
         json_unread=True,
@@ -353,7 +353,7 @@ def groups() -> Call[list[Group]]:
         "broker_groups",
         {},
         lambda rows: [
-            Group(**(row | {"waiting": int(row["waiting"]), "dead": int(row["dead"])}))
+            made(Group, row | {"waiting": int(row["waiting"]), "dead": int(row["dead"])})
             for row in rows
         ],
         safe_to_repeat=True,
@@ -396,7 +396,7 @@ def read(
             "max_events": max_events,
             "peek": peek,
         },
-        lambda rows: [Waiting(lane=row.pop("in_lane"), **told(row)) for row in rows],
+        lambda rows: [made(Waiting, told(row) | {"lane": row["in_lane"]}) for row in rows],
         safe_to_repeat=True,
         json_unread=True,
         readable="_broker_read_readable",

@@ -15,7 +15,7 @@ from trunkline.broker.delivered import (
 )
 from trunkline.broker.lane import Cut
 from trunkline.broker.readable import told
-from trunkline.core.calls import Call, many, nothing, scalar
+from trunkline.core.calls import Call, made, many, nothing, scalar
 from trunkline.core.gathering import ALONE
 from trunkline.core.notes import Note
 
@@ -378,7 +378,7 @@ def dead_show(retry: int) -> Call[DeadLetterDetails]:
     return Call(
         "broker_dead_show",
         {"retry": retry},
-        lambda rows: DeadLetterDetails(**told(rows[0])),
+        lambda rows: made(DeadLetterDetails, told(rows[0])),
         safe_to_repeat=True,
         json_unread=True,
         readable="_broker_dead_show_readable",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from trunkline.broker.conditions import as_text
 from trunkline.broker.models import Explained, Subscription
 from trunkline.core.arguments import checked
-from trunkline.core.calls import Call, as_json, many, nothing, scalar
+from trunkline.core.calls import Call, as_json, made, many, nothing, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,7 +88,7 @@ def explain(
             "params": as_json(params or {}, of="params"),
             "max_events": max_events,
         },
-        lambda rows: Explained(**(rows[0] | {"milliseconds": float(rows[0]["milliseconds"])})),
+        lambda rows: made(Explained, rows[0] | {"milliseconds": float(rows[0]["milliseconds"])}),
         safe_to_repeat=True,
         types={"condition": "text", "params": "jsonb", "max_events": "int"},
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.broker.conditions import as_text
 from trunkline.broker.endpoints import Endpoint, Rules, Webhook, WebhookEntry
-from trunkline.core.calls import Call, as_json, duration, many, nothing, one, scalar
+from trunkline.core.calls import Call, as_json, duration, made, many, nothing, one, scalar
 from trunkline.core.notes import Note
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def endpoints() -> Call[list[Endpoint]]:
     return Call(
         "_webhook_endpoints",
         {},
-        lambda rows: [_endpoint(**row) for row in rows],
+        lambda rows: [_endpoint(row) for row in rows],
         safe_to_repeat=True,
     )
 
@@ -144,16 +144,10 @@ def rules() -> Call[Rules]:
     return Call("_webhook_rules", {}, one(Rules), safe_to_repeat=True)
 
 
-def _endpoint(
-    *,
-    retry: list[timedelta],
-    timeout: timedelta,
-    secrets: list[list[Any]],
-    **row: Any,
-) -> Endpoint:
-    return Endpoint(
-        retry=tuple(wait.total_seconds() for wait in retry),
-        timeout=timeout.total_seconds(),
-        secrets=tuple((secret, until) for secret, until in secrets),
-        **row,
-    )
+def _endpoint(row: dict[str, Any]) -> Endpoint:
+    read = {
+        "retry": tuple(wait.total_seconds() for wait in row["retry"]),
+        "timeout": row["timeout"].total_seconds(),
+        "secrets": tuple((secret, until) for secret, until in row["secrets"]),
+    }
+    return made(Endpoint, row | read)

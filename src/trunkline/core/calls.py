@@ -14,7 +14,7 @@ from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from trunkline.core.arguments import DURATION, MOMENT, checked
-from trunkline.core.errors import Invalid
+from trunkline.core.errors import Invalid, SchemaMismatch
 from trunkline.core.unread import Unread
 
 if TYPE_CHECKING:
@@ -131,13 +131,36 @@ def nothing(_rows: list[dict[str, Any]]) -> None:
 
 
 def one(make: Callable[..., T]) -> Callable[[list[dict[str, Any]]], T]:
-    """The only row, as ``make(**row)``."""
-    return lambda rows: make(**rows[0])
+    """The only row, as `made` makes it."""
+    return lambda rows: made(make, rows[0])
 
 
 def many(make: Callable[..., T]) -> Callable[[list[dict[str, Any]]], list[T]]:
-    """Every row, as ``make(**row)``."""
-    return lambda rows: [make(**row) for row in rows]
+    """Every row, as `made` makes it."""
+    return lambda rows: [made(make, row) for row in rows]
+
+
+def made(make: Callable[..., T], row: Mapping[str, Any]) -> T:
+    """Call ``make`` with the columns of a row that it takes; a newer schema may return more.
+
+    Raises `SchemaMismatch` where a column is missing for which ``make`` has no default.
+    """
+    taken = _taken(make, tuple(row))
+    return make(**row) if taken is None else make(**{name: row[name] for name in taken})
+
+
+@lru_cache(maxsize=1024)
+def _taken(make: Callable[..., Any], columns: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The columns to pass; None for all."""
+    parameters = signature(make).parameters
+    for name, parameter in parameters.items():
+        if parameter.default is Parameter.empty and name not in columns:
+            raise SchemaMismatch(
+                f'the schema returns no column "{name}" for {getattr(make, "__name__", make)}.',
+                hint="The schema is older than this package. Run: trunkline db install",
+            )
+    taken = tuple(name for name in columns if name in parameters)
+    return None if taken == columns else taken
 
 
 class AsyncFace:

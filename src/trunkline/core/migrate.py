@@ -20,6 +20,7 @@ from psycopg import sql
 from trunkline.core.connections import connect_arguments
 from trunkline.core.errors import Conflict, Forbidden, SchemaMismatch
 from trunkline.core.execution import translated
+from trunkline.version import SCHEMA, __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,6 +33,11 @@ _UNINSTALLERS = (
     "select p.proname from pg_proc p join pg_namespace n on n.oid = p.pronamespace"
     " where n.nspname = 'trunkline' and p.proname ~ '^_uninstall_'"
 )
+_WHAT_IS_THERE = (
+    "select to_regclass('trunkline.migration') is not null,"
+    " to_regprocedure('trunkline.compatibility()') is not null"
+)
+_COMPATIBILITY = "select schema, oldest_client from trunkline.compatibility()"
 _OF_SOMEBODY_ELSE = (
     "select to_regclass('trunkline.migration') is null and exists ("
     "select from pg_class c where c.relnamespace = to_regnamespace('trunkline')"
@@ -69,7 +75,7 @@ class Plan:
     @property
     def newer(self) -> bool:
         """Whether a newer release than this code has been here."""
-        return bool(self.unknown) or _version_key(self.version or "") > _version_key(_version())
+        return bool(self.unknown) or _version_key(self.version or "") > _version_key(__version__)
 
     @property
     def current(self) -> bool:
@@ -100,12 +106,33 @@ def plan(dsn: str) -> Plan:
 
 
 def check(dsn: str, *, hint: str = "Run: trunkline db install") -> None:
-    """That the server answers and has the schema, said at once and clearly when it is not so."""
+    """Check that the server answers and that its schema and this package fit each other."""
     with _connected(dsn) as connection:
-        row = connection.execute("select to_regclass('trunkline.migration') is not null").fetchone()
-        if not (row and row[0]):
-            name = connection.info.dbname
+        name = connection.info.dbname
+        row = connection.execute(_WHAT_IS_THERE).fetchone() or (False, False)
+        if not row[0]:
             raise SchemaMismatch(f'the database "{name}" has no schema trunkline.', hint=hint)
+        numbers = (0, 0)  # a schema from before there was a number
+        if row[1]:
+            numbers = connection.execute(_COMPATIBILITY).fetchone() or numbers
+        _refuse_mismatch(name, *numbers, hint=hint)
+
+
+def _refuse_mismatch(database: str, schema: int, oldest_client: int, *, hint: str) -> None:
+    if schema < SCHEMA:
+        raise SchemaMismatch(
+            f'the schema of the database "{database}" is too old: it has number {schema},'
+            f" this package needs {SCHEMA}.",
+            hint=hint,
+            details={"schema": schema, "needed": SCHEMA},
+        )
+    if oldest_client > SCHEMA:
+        raise SchemaMismatch(
+            f'the schema of the database "{database}" is too new: it serves packages from number'
+            f" {oldest_client} on, this one has {SCHEMA}.",
+            hint="Install the newer trunkline package.",
+            details={"schema": schema, "oldest_client": oldest_client, "package": SCHEMA},
+        )
 
 
 def install(dsn: str) -> Plan:
@@ -127,7 +154,7 @@ def refuse_foreign(planned: Plan) -> None:
         known = f": it knows {', '.join(planned.unknown)}" if planned.unknown else ""
         raise SchemaMismatch(
             f"the database has a newer schema ({planned.version}) than this code"
-            f" ({_version()}){known}.",
+            f" ({__version__}){known}.",
             hint="Install the newer trunkline package.",
         )
     if planned.edited:
@@ -264,7 +291,7 @@ def _script(due: Sequence[Step]) -> str:
 
 def _record_text(step: Step) -> str:
     values = ", ".join(
-        f"'{value}'" for value in (step.capability, step.file, step.checksum, _version())
+        f"'{value}'" for value in (step.capability, step.file, step.checksum, __version__)
     )
     return (
         f"insert into trunkline.migration (capability, file, checksum, version) values ({values})"
@@ -300,12 +327,6 @@ def _droppable(connection: psycopg.Connection[Any]) -> list[str]:
             " and c.relname <> 'migration' limit 50"
         )
     ]
-
-
-def _version() -> str:
-    from trunkline.version import __version__
-
-    return __version__
 
 
 def _version_key(version: str) -> tuple[int, ...]:

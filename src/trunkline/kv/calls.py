@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.calls import Call, as_json, duration, many, one, scalar
+from trunkline.core.calls import Call, as_json, duration, made, many, one, scalar
 from trunkline.core.errors import Invalid
 from trunkline.kv.models import Ends, KvChange, KvEntry
 
@@ -199,7 +199,7 @@ def changes(
 
 
 def _changes(rows: list[dict[str, Any]]) -> tuple[list[KvChange], int]:
-    return [KvChange(**row) for row in rows[:-1]], rows[-1]["up_to"]
+    return [made(KvChange, row) for row in rows[:-1]], rows[-1]["up_to"]
 
 
 def head() -> Call[int]:

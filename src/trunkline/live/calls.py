@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.calls import Call, as_json, many, nothing, one, scalar
+from trunkline.core.calls import Call, as_json, made, many, nothing, one, scalar
 from trunkline.live.models import (
     Kind,
     LiveAccess,
@@ -75,10 +75,10 @@ def tables(relation: str | None = None) -> Call[list[LiveTable]]:
 
 def _table(row: dict[str, Any]) -> LiveTable:
     columns = [
-        LiveColumn(**{**column, "kind": Kind(column["kind"]), "labels": tuple(column["labels"])})
+        made(LiveColumn, column | {"kind": Kind(column["kind"]), "labels": tuple(column["labels"])})
         for column in row["columns"]
     ]
-    return LiveTable(**{**row, "columns": columns})
+    return made(LiveTable, row | {"columns": columns})
 
 
 def access(relation: str, role: str, *, oldest: int | None = None) -> Call[LiveAccess]:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.calls import Call, many, nothing, one, scalar
+from trunkline.core.calls import Call, made, many, nothing, one, scalar
 from trunkline.core.errors import Invalid, NotFound
 from trunkline.log.batches import PackedBatch, StoredBatch
 from trunkline.log.models import (
@@ -197,7 +197,7 @@ def place(topic: str, partition: int, start: Start) -> Call[int]:
     def offset(rows: list[dict[str, Any]]) -> int:
         for row in rows:
             if row["partition"] == partition:
-                found = Partition(**row)
+                found = made(Partition, row)
                 places = {"earliest": found.earliest, "hot": found.first_offset}
                 return places.get(str(start), found.last_offset + 1)
         raise _no_partition(topic, partition, len(rows))
@@ -303,7 +303,7 @@ def archives(
     return Call(
         "log_archives",
         {"topic": topic, "partition": partition, "from_offset": from_offset},
-        many(_archived),
+        lambda rows: [_archived(row) for row in rows],
         safe_to_repeat=True,
     )
 
@@ -333,7 +333,7 @@ def archive_add(
             "checksum": checksum,
             "segment_id": segment.segment_id,
         },
-        one(_archived),
+        lambda rows: _archived(rows[0]),
         safe_to_repeat=True,
         types={"files": "jsonb"},
     )
@@ -343,10 +343,10 @@ def _no_partition(topic: str, partition: int, partitions: int) -> NotFound:
     return NotFound(f'topic "{topic}" has partitions 0 to {partitions - 1}, asked for {partition}.')
 
 
-def _archived(*, files: list[dict[str, Any]], topic_id: int | None = None, **row: Any) -> Archived:
-    found = tuple(ArchivedFile(file["path"], int(file["messages"])) for file in files)
-    return Archived(files=found, **row)
+def _archived(row: dict[str, Any]) -> Archived:
+    files = tuple(ArchivedFile(file["path"], int(file["messages"])) for file in row["files"])
+    return made(Archived, row | {"files": files})
 
 
 def _stored(rows: list[dict[str, Any]]) -> list[StoredBatch]:
-    return [StoredBatch(incarnation=row.pop("written_by"), **row) for row in rows]
+    return [made(StoredBatch, row | {"incarnation": row["written_by"]}) for row in rows]

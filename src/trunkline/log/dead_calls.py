@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.calls import Call, as_json, scalar
+from trunkline.core.calls import Call, as_json, made, scalar
 from trunkline.log.models import DeadMessage, DeadMessageDetails
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def dead_list(topic: str | None = None, *, group: str | None = None) -> Call[lis
     return Call(
         "log_dead_list",
         {"topic": topic, "group_name": group},
-        lambda rows: [DeadMessage(offset=row.pop("log_offset"), **row) for row in rows],
+        lambda rows: [made(DeadMessage, row | {"offset": row["log_offset"]}) for row in rows],
         safe_to_repeat=True,
         types={"topic": "text", "group_name": "text"},
     )
@@ -72,9 +72,8 @@ def dead_show(topic: str, letter: int) -> Call[DeadMessageDetails]:
     """One dead letter: the message, and what is told about it."""
 
     def details(rows: list[dict[str, Any]]) -> DeadMessageDetails:
-        row = rows[0]
-        offset = row.pop("log_offset")
-        return DeadMessageDetails(letter=letter, topic=topic, offset=offset, **row)
+        known = {"letter": letter, "topic": topic, "offset": rows[0]["log_offset"]}
+        return made(DeadMessageDetails, rows[0] | known)
 
     return Call(
         "log_dead_show",
