@@ -24,7 +24,7 @@ from trunkline.broker.models import (
     Waiting,
     WrittenEvent,
 )
-from trunkline.broker.readable import told
+from trunkline.broker.readable import readable_row
 from trunkline.core.calls import Call, as_json, made, many, moment, nothing, one, scalar
 from trunkline.core.errors import Invalid
 
@@ -124,7 +124,7 @@ def events(
             "topics": None if topics is None else list(topics),
             "to_position": to_position,
         },
-        lambda rows: [made(Event, told(row) | {"position": row["up_to"]}) for row in rows],
+        lambda rows: [made(Event, readable_row(row) | {"position": row["up_to"]}) for row in rows],
         safe_to_repeat=True,
         json_unread=True,
         readable="_broker_events_readable",
@@ -271,7 +271,7 @@ def scan(
             "incarnation": incarnation,
             "max_events": max_events,
         },
-        lambda rows: [made(Scanned, told(row)) for row in rows],
+        lambda rows: [made(Scanned, readable_row(row)) for row in rows],
         safe_to_repeat=True,
         json_text=json_text,
         json_unread=True,
@@ -396,7 +396,7 @@ def read(
             "max_events": max_events,
             "peek": peek,
         },
-        lambda rows: [made(Waiting, told(row) | {"lane": row["in_lane"]}) for row in rows],
+        lambda rows: [made(Waiting, readable_row(row) | {"lane": row["in_lane"]}) for row in rows],
         safe_to_repeat=True,
         json_unread=True,
         readable="_broker_read_readable",

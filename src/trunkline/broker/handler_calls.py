@@ -14,7 +14,7 @@ from trunkline.broker.delivered import (
     RetryBatch,
 )
 from trunkline.broker.lane import Cut
-from trunkline.broker.readable import told
+from trunkline.broker.readable import readable_row
 from trunkline.core.calls import Call, made, many, nothing, scalar
 from trunkline.core.gathering import ALONE
 from trunkline.core.notes import Note
@@ -378,7 +378,7 @@ def dead_show(retry: int) -> Call[DeadLetterDetails]:
     return Call(
         "broker_dead_show",
         {"retry": retry},
-        lambda rows: made(DeadLetterDetails, told(rows[0])),
+        lambda rows: made(DeadLetterDetails, readable_row(rows[0])),
         safe_to_repeat=True,
         json_unread=True,
         readable="_broker_dead_show_readable",
@@ -411,7 +411,7 @@ def _dead(
 
 
 def _delivered(row: dict[str, Any], **more: Any) -> Delivered:
-    row = told(row)
+    row = readable_row(row)
     return Delivered(
         position=row["event_position"],
         event_id=row["event_id"],

@@ -14,7 +14,7 @@ from trunkline.core.unread import Unread
 _TOO_LARGE = "as text it has more than the 1 GB that the server can send"
 
 
-def told(row: dict[str, Any]) -> dict[str, Any]:
+def readable_row(row: dict[str, Any]) -> dict[str, Any]:
     """A row without ``unread``; where that was true, the payload says why it is not there."""
     if row.pop("unread", False):
         row["payload"] = Unread(f"(not read: {_TOO_LARGE})")
