@@ -13,12 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, Schema
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 
 from trunkline.core.errors import BadRequest, Conflict, Invalid
 from trunkline.spark import delta
 from trunkline.spark.delta import DeltaTarget, partition_columns
 from trunkline.spark.delta_upkeep import STAGING, kept_hours
+from trunkline.spark.ledger import Batch
 from trunkline.spark.parquet_files import Statistics
 
 ROWS = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -38,15 +39,23 @@ def batch(*rows: tuple[Any, ...], schema: pa.Schema = ROWS) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def append(target: DeltaTarget, number: int, *rows: tuple[Any, ...], **options: Any) -> bool:
+def append(
+    target: DeltaTarget,
+    number: int,
+    *rows: tuple[Any, ...],
+    app: str | None = "app",
+    truncate: bool = False,
+    **noted: Any,
+) -> bool:
     files = target.write_files(iter([batch(*rows)]), mode="append")
-    return target.commit(files, **{"app": "app", "batch": number, "mode": "append"} | options)
+    return target.commit(files, Batch(app, number, **noted), mode="append", truncate=truncate)
 
 
 def upsert(target: DeltaTarget, number: int, *rows: tuple[Any, ...], **options: Any) -> bool:
     files = target.write_files(iter([batch(*rows, schema=target.schema)]), mode="upsert")
-    given = {"app": "app", "batch": number, "mode": "upsert", "keys": ["id"]}
-    return target.commit(files, **given | options)
+    return target.commit(
+        files, Batch("app", number), **{"mode": "upsert", "keys": ["id"]} | options
+    )
 
 
 def content(target: DeltaTarget) -> list[tuple[Any, ...]]:
@@ -93,15 +102,28 @@ def test_of_many_drivers_with_batches_of_their_own_all_write(target: DeltaTarget
     assert [row[0] for row in content(target)] == list(range(8))
 
 
-def test_a_batch_of_another_query_is_known_again_only_with_as_many_rows(
-    target: DeltaTarget,
-) -> None:
-    assert append(target, 0, (1, "a"), query="first")
-    assert append(target, 1, (2, "b"), query="first")
-    assert not append(target, 0, (1, "a"), query="second")
-    assert not append(target, 0, (1, "a"), (2, "b"), query="first")
-    with pytest.raises(Conflict, match="by another query with 1 row, now it has 2"):
-        append(target, 0, (1, "a"), (2, "b"), query="second")
+def test_other_rows_under_the_number_of_a_batch_are_refused(target: DeltaTarget) -> None:
+    assert append(target, 0, (1, "a"), digest="a", query="first", run="1")
+    assert append(target, 1, (2, "b"), digest="b", query="first", run="1")
+    assert not append(target, 0, (1, "a"), digest="a", query="second", run="2")
+    assert not append(target, 1, (2, "x"), digest="x", query="first", run="2")
+    for number, query, run in ((0, "second", "2"), (0, "first", "2"), (1, "first", "1")):
+        with pytest.raises(Conflict, match="written before with other rows: 1 row then, 1 now"):
+            append(target, number, (3, "c"), digest="c", query=query, run=run)
+    assert content(target) == [(1, "a"), (2, "b")]
+
+
+def test_a_batch_of_which_the_log_says_nothing_is_refused(target: DeltaTarget) -> None:
+    assert append(target, 0, (1, "a"), digest="a")
+    write_deltalake(
+        target.path,
+        pa.table({"id": [2], "name": ["b"]}),
+        mode="append",
+        commit_properties=CommitProperties(app_transactions=[Transaction("app", 5)]),
+    )
+    with pytest.raises(Conflict, match="its log does not say what batch 3 was"):
+        append(target, 3, (3, "c"), digest="c")
+    assert not append(target, 0, (1, "a"), digest="a")
 
 
 def test_an_upsert_replaces_inserts_and_deletes(tmp_path: Path) -> None:
@@ -166,7 +188,7 @@ def test_files_carry_their_partition_and_their_statistics(tmp_path: Path) -> Non
     first, second = dt.date(2026, 1, 1), dt.date(2026, 1, 2)
     rows = batch((first, 1), (second, 2), (first, 3), (None, 4), schema=schema)
     files = target.write_files(iter([rows]), mode="append")
-    assert target.commit(files, app=None, batch=0, mode="append")
+    assert target.commit(files, Batch(None, 0), mode="append")
     table = DeltaTable(target.path)
     assert partition_columns(target.path) == ("day",)
     found = pa.table(table.get_add_actions(flatten=True)).to_pylist()
@@ -176,7 +198,7 @@ def test_files_carry_their_partition_and_their_statistics(tmp_path: Path) -> Non
     ) == [(1, 2, 2, "2026-01-02"), (1, 4, 4, "None"), (2, 1, 3, "2026-01-01")]
     merged = DeltaTarget(target.path, schema, partition_columns=("day",))
     files = merged.write_files(iter([batch((second, 3), (None, 9), schema=schema)]), mode="upsert")
-    assert merged.commit(files, app="x", batch=0, mode="upsert", keys=["id"])
+    assert merged.commit(files, Batch("x", 0), mode="upsert", keys=["id"])
     assert [row[1] for row in sorted(content(merged), key=lambda row: row[1])] == [1, 2, 3, 4, 9]
 
 
@@ -213,7 +235,7 @@ def test_dates_and_times_of_any_year_are_written_without_bounds(tmp_path: Path, 
         ]
         rows = pa.RecordBatch.from_arrays(arrays, schema=schema)
         files = target.write_files(iter([rows]), mode=mode)
-        assert target.commit(files, app="app", batch=number, mode=mode, keys=["id"])
+        assert target.commit(files, Batch("app", number), mode=mode, keys=["id"])
         if number == 0:
             assert json.loads(files[0].stats)["minValues"] == {"id": 0}
     rows = pa.concat_tables(map(pq.read_table, DeltaTable(target.path).file_uris()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.taskcontext import TaskContext
 from tests.fixtures.asking import ask, column
 
@@ -90,8 +91,8 @@ def numbers(tl: SyncPlatform, session: psycopg.Connection[Any]) -> Callable[[int
     return append
 
 
-def stream(spark: SparkSession, dsn: str, most: int = 250) -> DataFrame:
-    given = {"dsn": dsn, "subscribe": "in", "startingOffsets": "earliest", "columns": "value"}
+def stream(spark: SparkSession, dsn: str, most: int = 250, offsets: str = "earliest") -> DataFrame:
+    given = {"dsn": dsn, "subscribe": "in", "startingOffsets": offsets, "columns": "value"}
     source = spark.readStream.format("trunkline.log").options(**given)
     return source.option("maxOffsetsPerTrigger", most).load().selectExpr("string(value) as value")
 
@@ -100,7 +101,8 @@ def start(frame: DataFrame, name: str, checkpoint: Path, **options: str) -> Stre
     given = {"checkpointLocation": str(checkpoint)} | options
     if name.endswith(".events"):
         frame = frame.withColumnRenamed("value", "payload")
-    query = frame.writeStream.format(name).options(**given).trigger(availableNow=True).start()
+    stream = frame.writeStream.format(name).options(**given).queryName(checkpoint.name)
+    query = stream.trigger(availableNow=True).start()
     # the next may start when this has its processes: Spark gives each of them ten seconds
     wait_until(lambda: bool(query.recentProgress) or not query.isActive, 90)
     return query
@@ -211,8 +213,104 @@ def test_an_app_id_outlives_a_deleted_checkpoint_and_never_hides_other_rows(
             assert written(sink, tl, dsn, tmp_path) == list(range(500)), sink
     numbers(500, 700)  # the last batch is now cut elsewhere: to take it for done would lose rows
     for sink, failure in zip(sinks, copied(tmp_path / "other"), strict=True):
-        assert f'of "copy to {sink}" was written by another query' in failure
+        assert f'of "copy to {sink}" was written before with other rows' in failure
         assert written(sink, tl, dsn, tmp_path) == list(range(500)), sink
+
+
+def test_new_rows_after_a_lost_checkpoint_are_never_taken_for_old_ones(
+    spark: SparkSession,
+    dsn: str,
+    tl: SyncPlatform,
+    numbers: Callable[[int, int], None],
+    session: psycopg.Connection[Any],
+    tmp_path: Path,
+) -> None:
+    sinks = ("log", "delta", "iceberg")
+    numbers(0, 200)
+    ends = session.execute("select partition, last_offset + 1 from trunkline.log_ends('{in}')")
+    onward = json.dumps({"in": dict(ends.fetchall())})
+
+    def copied(place: str, app: str, **source: Any) -> list[str]:
+        return ended(
+            start(
+                stream(spark, dsn, 100, **source),
+                f"trunkline.{sink}",
+                tmp_path / f"{sink} {place}",
+                **options_of(sink, dsn, tmp_path),
+                appId=f"{app} {sink}",
+            )
+            for sink in sinks
+        )
+
+    assert copied("first", "copy") == [""] * len(sinks)
+    numbers(200, 400)
+    for sink, failure in zip(sinks, copied("lost", "copy", offsets=onward), strict=True):
+        assert "was written before with other rows" in failure, failure
+        assert written(sink, tl, dsn, tmp_path) == list(range(200)), sink
+    assert copied("anew", "second copy", offsets=onward) == [""] * len(sinks)
+    for sink in sinks:
+        assert written(sink, tl, dsn, tmp_path) == list(range(400)), sink
+
+
+def test_a_batch_write_is_repeated_once_and_not_with_other_rows(
+    spark: SparkSession,
+    dsn: str,
+    tl: SyncPlatform,
+    session: psycopg.Connection[Any],
+    tmp_path: Path,
+) -> None:
+    tl.log.create("out", partitions=2)
+    session.execute("create table out (value text)")
+
+    def write(sink: str, first: int, last: int, partitions: int) -> None:
+        name = "payload" if sink == "events" else "value"
+        rows = spark.range(first, last, numPartitions=partitions).selectExpr(
+            f"string(id) as {name}"
+        )
+        rows.write.format(f"trunkline.{sink}").mode("append").options(
+            **options_of(sink, dsn, tmp_path), appId=f"nightly {sink}"
+        ).save()
+
+    for sink in SINKS:
+        write(sink, 0, 50, 2)
+        write(sink, 0, 50, 1)
+        with pytest.raises(PySparkException, match="other rows: 50 rows then, 50 now"):
+            write(sink, 50, 100, 2)
+        assert written(sink, tl, dsn, tmp_path) == list(range(50)), sink
+    assert ask(session, LEFT_OVER) == 0
+
+
+def test_two_writes_of_a_foreach_batch_under_one_app_id_are_refused(
+    spark: SparkSession,
+    dsn: str,
+    numbers: Callable[[int, int], None],
+    session: psycopg.Connection[Any],
+    tmp_path: Path,
+) -> None:
+    numbers(0, 100)
+
+    def save(rows: DataFrame, app: str, batch: int) -> None:
+        rows.write.format("trunkline.table").mode("append").options(
+            dsn=dsn, dbtable="out", appId=app, batchId=batch
+        ).save()
+
+    def halves(second: str) -> Callable[[DataFrame, int], None]:
+        def each(rows: DataFrame, batch: int) -> None:
+            save(rows.where("int(value) < 50"), "half", batch)
+            save(rows.where("int(value) >= 50"), second, batch)
+
+        return each
+
+    def run(second: str, computed: str) -> str:
+        rows = stream(spark, dsn).selectExpr(f"{computed} as value")
+        query = rows.writeStream.foreachBatch(halves(second))
+        query = query.option("checkpointLocation", str(tmp_path / "each"))
+        return ended([query.trigger(availableNow=True).start()])[0]
+
+    assert "was written before with other rows: 50 rows then" in run("half", "value")
+    assert run("other half", "concat('0', value)") == ""  # another run, with other values
+    assert column(session, "select value::int from out order by 1") == list(range(100))
+    assert ask(session, "select count(*) from out where length(value) = 3") == 50
 
 
 def test_of_two_streams_with_one_app_id_one_writes_each_batch(

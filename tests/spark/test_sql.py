@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Session = psycopg.Connection[Any]
 
-COMMIT = "select trunkline.spark_commit('app', %s, %s, %s, %s)"
+COMMIT = "select trunkline.spark_commit('app', %s, %s, %s, %s, %s, %s)"
 
 
 @pytest.fixture
@@ -51,9 +51,15 @@ def role(dsn: str, session: Session) -> Iterator[Callable[..., Session]]:
 
 
 def commit(
-    session: Session, batch: int, rows: int = 1, target: str = "table a", query: str | None = "q"
+    session: Session,
+    batch: int,
+    rows: int = 1,
+    target: str = "table a",
+    query: str | None = "q",
+    digest: str | None = "d",
+    run: str | None = "r",
 ) -> bool:
-    done: bool = ask(session, COMMIT, [batch, rows, target, query])
+    done: bool = ask(session, COMMIT, [batch, rows, target, query, digest, run])
     return done
 
 
@@ -96,17 +102,31 @@ def test_a_batch_is_written_once(session: Session) -> None:
     assert commit(session, 1)
 
 
-def test_a_batch_of_the_same_query_is_known_again_whatever_its_rows(session: Session) -> None:
+def test_other_rows_under_the_number_of_a_batch_are_refused(session: Session) -> None:
     assert commit(session, 0, rows=10)
-    assert not commit(session, 0, rows=12)
+    for other in ({"digest": "other"}, {"rows": 11}, {"query": None, "digest": "other"}):
+        with refused("TL409") as caught:
+            commit(session, 0, **{"rows": 10, "query": "another checkpoint"} | other)
+        assert "written before with other rows: 10 rows then" in str(caught.value)
+    assert not commit(session, 0, rows=10, query="another checkpoint")
+    assert not commit(session, 0, rows=10, query=None, run=None)
 
 
-def test_a_batch_of_another_query_is_known_again_only_with_as_many_rows(session: Session) -> None:
-    assert commit(session, 0, rows=10)
-    assert not commit(session, 0, rows=10, query="after the checkpoint was deleted")
-    with refused("TL409") as caught:
-        commit(session, 0, rows=25, query="after the checkpoint was deleted")
-    assert "with 10 rows, now it has 25" in str(caught.value)
+def test_only_another_run_of_a_query_may_repeat_its_newest_batch(session: Session) -> None:
+    assert commit(session, 0)
+    assert not commit(session, 0, digest="computed from the time of day", run="restarted")
+    with refused("TL409"):
+        commit(session, 0, digest="a second write of the same run")
+    assert commit(session, 1)
+    with refused("TL409"):
+        commit(session, 0, digest="an older checkpoint was restored", run="restarted")
+
+
+def test_a_batch_without_a_digest_is_compared_by_its_count(session: Session) -> None:
+    assert commit(session, 0, rows=10, digest=None)
+    assert not commit(session, 0, rows=10, query="other")
+    with refused("TL409"):
+        commit(session, 0, rows=11, query="other")
 
 
 def test_one_app_for_two_targets_is_refused(session: Session) -> None:
@@ -121,7 +141,7 @@ def test_the_second_of_two_writers_waits_and_then_writes_nothing(
 ) -> None:
     a, b = two_sessions.a, two_sessions.b
     assert commit(a, 7)
-    later = two_sessions.later(b, COMMIT, [7, 1, "table a", "q"])
+    later = two_sessions.later(b, COMMIT, [7, 1, "table a", "q", "d", "r"])
     two_sessions.blocked_by(a, b)
     a.commit()
     row = later.result(10).fetchone()

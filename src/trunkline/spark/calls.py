@@ -10,6 +10,8 @@ from trunkline.spark.attached import Attached
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trunkline.spark.ledger import Batch
+
 
 def stage(columns: Sequence[str], types: Sequence[str]) -> Call[int]:
     """Make a staging table for rows; returns its number."""
@@ -32,13 +34,27 @@ def unstage(numbers: Sequence[int]) -> Call[int]:
     )
 
 
-def commit(app: str, batch: int, rows: int, target: str, query: str | None) -> Call[bool]:
+def commit(batch: Batch, rows: int, target: str) -> Call[bool]:
     """Note a batch in the ledger; True when it is to be written in this transaction."""
     return Call(
         "spark_commit",
-        {"app": app, "batch": batch, "rows": rows, "target": target, "query": query},
+        {
+            "app": batch.app,
+            "batch": batch.number,
+            "rows": rows,
+            "target": target,
+            "query": batch.query,
+            "digest": batch.digest,
+            "run": batch.run,
+        },
         scalar,
-        types={"batch": "bigint", "rows": "bigint"},
+        types={
+            "batch": "bigint",
+            "rows": "bigint",
+            "query": "text",
+            "digest": "text",
+            "run": "text",
+        },
     )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
@@ -28,13 +28,15 @@ from pyarrow import fs
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import BadRequest, Conflict, Invalid
-from trunkline.core.words import counted
 from trunkline.spark.columns import quoted
 from trunkline.spark.delta_upkeep import STAGING, upkeep
+from trunkline.spark.ledger import check_repeat
 from trunkline.spark.parquet_files import File, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from trunkline.spark.ledger import Batch
 
 Mode = Literal["append", "upsert"]
 
@@ -114,15 +116,13 @@ class DeltaTarget:
     def commit(
         self,
         files: Sequence[File],
+        batch: Batch,
         *,
-        app: str | None,
-        batch: int,
         mode: Mode,
         keys: Sequence[str] = (),
         delete_flag: str | None = None,
         order_by: Sequence[str] = (),
         truncate: bool = False,
-        query: str | None = None,
     ) -> bool:
         """On the driver: make files part of the table in one commit; False when it was made before.
 
@@ -131,21 +131,23 @@ class DeltaTarget:
         # A commit may take effect and then fail, in what Delta does after it. So every write can be
         # known again, also one that nobody repeats but the loop below.
         write = str(uuid4())
-        app = app or f"once {write}"
+        app = batch.app or f"once {write}"
         rows = sum(file.rows for file in files)
-        note = {"app": app, "batch": batch, "rows": rows, "query": query or "", "write": write}
+        note = {**asdict(batch), "app": app, "batch": batch.number, "rows": rows, "write": write}
         properties = CommitProperties(
-            custom_metadata={f"trunkline.{name}": str(value) for name, value in note.items()},
-            app_transactions=[Transaction(app, batch)],
+            custom_metadata={
+                f"trunkline.{name}": str(value) for name, value in note.items() if value is not None
+            },
+            app_transactions=[Transaction(app, batch.number)],
         )
         waits = Backoff(first=0.05, longest=2.0)
         for attempt in range(_ATTEMPTS):
             table = self._open(delete_flag)
-            if _newest(table, app) >= batch:
+            if _newest(table, app) >= batch.number:
                 if attempt and _noted(table, write=write):
                     break
-                _check_repeat(table, app, batch, rows=rows, query=query)
-                logger.info("skipped: the batch was written before", app=app, batch=batch)
+                _check_repeat(table, batch, rows)
+                logger.info("skipped: the batch was written before", app=app, batch=batch.number)
                 self._unstage(files)
                 return False
             try:
@@ -336,17 +338,18 @@ def _newest(table: DeltaTable, app: str) -> int:
     return -1 if found is None else found
 
 
-def _check_repeat(table: DeltaTable, app: str, batch: int, *, rows: int, query: str | None) -> None:
-    """The same number for other rows must not pass as done; see also ``spark_commit`` in SQL."""
-    noted = _noted(table, app=app, batch=str(batch))
-    if query is None or not noted or noted["query"] == query or noted["rows"] == str(rows):
-        return
-    before = counted(int(noted["rows"]), "row")
-    raise Conflict(
-        f'batch {batch} of "{app}" was written by another query with {before}, now it has {rows}.',
-        hint="After a deleted checkpoint batches are the same only if they are cut in the same"
-        " places. Use another appId, or start where the first query ended.",
-    )
+def _check_repeat(table: DeltaTable, batch: Batch, rows: int) -> None:
+    """`Conflict` unless the batch that the table has is this one."""
+    app = batch.app or ""
+    noted = _noted(table, app=app, batch=str(batch.number))
+    if noted is None:
+        raise Conflict(
+            f'the table has batch {_newest(table, app)} of "{app}", and its log does not say what'
+            f" batch {batch.number} was: it was trimmed, or another program wrote it.",
+            hint="Use another appId; if a checkpoint was lost, set startingOffsets to where the"
+            " first query ended.",
+        )
+    check_repeat(batch, rows, noted, newest=_newest(table, app) == batch.number)
 
 
 def _noted(table: DeltaTable, **wanted: str) -> dict[str, str] | None:

@@ -72,7 +72,9 @@ class Written(WriterCommitMessage):
     """What a task tells the driver."""
 
     files: list[File] = field(default_factory=list)
+    digest: int = 0
     query: str | None = None
+    run: str | None = None
 
 
 @dataclass(frozen=True)
@@ -92,14 +94,12 @@ class DeltaSinkTarget(Target):
     def commit(self, messages: Sequence[Any], batch: Batch) -> None:
         self.table.commit(
             [file for message in messages for file in message.files],
-            app=batch.app,
-            batch=batch.number,
+            batch,
             mode=self.mode,
             keys=self.keys,
             delete_flag=self.delete_flag,
             order_by=self.order_by,
             truncate=self.overwrite,
-            query=batch.query,
         )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -32,7 +32,7 @@ from trunkline.core.errors import Conflict, DatabaseError, Invalid
 from trunkline.core.execution import translated
 from trunkline.core.telemetry import redact
 from trunkline.spark.connection import db, locate
-from trunkline.spark.ledger import Batch, write_once
+from trunkline.spark.ledger import Batch, check_repeat, write_once
 from trunkline.spark.parquet_files import write_files
 from trunkline.spark.sink import Target
 
@@ -55,7 +55,9 @@ class Written(WriterCommitMessage):
     """What a task tells the driver."""
 
     files: list[File] = field(default_factory=list)
+    digest: int = 0
     query: str | None = None
+    run: str | None = None
 
 
 @dataclass(frozen=True)
@@ -75,30 +77,35 @@ class IcebergTarget(Target):
 
     def commit(self, messages: Sequence[Any], batch: Batch) -> None:
         files = [file for message in messages for file in message.files]
-        mark = {
-            "trunkline.app": batch.app or f"once {uuid4()}",
-            "trunkline.batch": str(batch.number),
-        }
+        app = batch.app or f"once {uuid4()}"
+        rows = sum(file.rows for file in files)
         write_once(
             self.dsn,
             batch,
-            rows=sum(file.rows for file in files),
+            rows=rows,
             target=f"iceberg {self.name}",
-            effect=lambda _connection: self._add(files, mark),
+            effect=lambda _connection: self._add(files, replace(batch, app=app), rows),
         )
 
-    def _add(self, files: Sequence[File], mark: dict[str, str]) -> bool:
+    def _add(self, files: Sequence[File], batch: Batch, rows: int) -> bool:
         """Add the files unless a snapshot has them already; whether it was done here."""
         scheme = self.location.partition("://")[0]
         paths = [f"{scheme}://{file.path}" for file in files]
+        marks = {**asdict(batch), "batch": batch.number, "rows": rows}
+        properties = {f"trunkline.{k}": str(v) for k, v in marks.items() if v is not None}
         waits = Backoff(first=0.05, longest=2.0)
         for _ in range(_ATTEMPTS):
             with catalogue(self.dsn) as catalog:
                 table = catalog.load_table(self.name)
-                if not paths or _marked(table, mark):
+                if noted := _noted(table, batch):
+                    check_repeat(batch, rows, noted, newest=True)  # the ledger has none after it
+                    return False
+                if not paths:
                     return False
                 try:
-                    table.add_files(paths, snapshot_properties=mark, check_duplicate_files=False)
+                    table.add_files(
+                        paths, snapshot_properties=properties, check_duplicate_files=False
+                    )
                 except CommitFailedException:
                     time.sleep(waits.next())  # others were quicker: what they did is seen next
                 else:
@@ -170,12 +177,14 @@ def catalog_uri(dsn: str) -> str:
     return URL.create("postgresql+psycopg", query=parts).render_as_string(hide_password=False)
 
 
-def _marked(table: Table, mark: dict[str, str]) -> bool:
+def _noted(table: Table, batch: Batch) -> dict[str, str] | None:
+    """What the snapshot of a batch says of it; None when there is no such snapshot."""
     for snapshot in table.snapshots():
         found = snapshot.summary.additional_properties if snapshot.summary else {}
-        if mark.items() <= found.items():
-            return True
-    return False
+        noted = {name.removeprefix("trunkline."): value for name, value in found.items()}
+        if (noted.get("app"), noted.get("batch")) == (batch.app, str(batch.number)):
+            return noted
+    return None
 
 
 def _widened(schema: pa.Schema) -> pa.Schema:

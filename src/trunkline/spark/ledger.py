@@ -1,7 +1,7 @@
-"""A batch of an application is written once, however often its write is tried.
+"""The ledger of batches: a batch of an application is written once, even if it is repeated.
 
-The ledger row is inserted in the transaction of the rows, so one is there exactly when the others
-are. A commit whose answer got lost is simply made again: the ledger knows whether it took effect.
+The ledger row is inserted in the transaction of the rows, so either both exist or neither. If the
+answer of a commit is lost, the commit is repeated: the ledger shows whether it took effect.
 """
 
 from __future__ import annotations
@@ -12,18 +12,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
-from trunkline.core.errors import Unavailable
+from trunkline.core.errors import Conflict, Unavailable
 from trunkline.core.execution import execute, translated
+from trunkline.core.words import counted
 from trunkline.spark import calls
 from trunkline.spark.connection import db
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import psycopg
 
 T = TypeVar("T")
 
+OTHER_ROWS = (
+    "If the checkpoint was lost or replaced, use another appId and set startingOffsets to where the"
+    " first query ended. In foreachBatch, give every write of a batch an appId of its own."
+)
 PATIENCE = 30.0  # seconds that a driver waits for a server that left
 
 logger = telemetry.get_logger(__name__)
@@ -34,9 +39,34 @@ class Batch:
     """What is known again: the ``number``-th batch of an application."""
 
     app: str | None
-    """None: a write of its own that nobody repeats; it leaves no row in the ledger."""
+    """None: a write that is never repeated; it leaves no row in the ledger."""
     number: int
+    digest: str | None = None
+    """Of its rows; see `row_digest`."""
     query: str | None = None
+    """The streaming query that wrote it, and the run of the query."""
+    run: str | None = None
+
+
+def check_repeat(batch: Batch, rows: int, noted: Mapping[str, Any], *, newest: bool) -> None:
+    """`Conflict` unless a batch that is noted already is the one that is written now.
+
+    It is if its rows are the same. Rows that differ are only accepted from another run of the same
+    query for the newest batch of the application: such a batch has the same source offsets, and
+    some queries compute something else from them. ``spark_commit`` in SQL does the same.
+    """
+    same = batch.digest is None or noted.get("digest", batch.digest) == batch.digest
+    if same and int(noted["rows"]) == rows:
+        return
+    again = batch.query is not None and noted.get("query") == batch.query
+    if newest and again and noted.get("run") != batch.run:
+        return
+    before = counted(int(noted["rows"]), "row")
+    raise Conflict(
+        f'batch {batch.number} of "{batch.app}" was written before with other rows: {before} then,'
+        f" {rows} now. Nothing was written.",
+        hint=OTHER_ROWS,
+    )
 
 
 def write_once(
@@ -77,7 +107,7 @@ def _write(
 ) -> T | None:
     with translated(), db(dsn).transaction() as connection:
         if batch.app is not None:
-            note = calls.commit(batch.app, batch.number, rows, target, batch.query)
+            note = calls.commit(batch, rows, target)
             if not execute(connection, note):
                 logger.info(
                     "skipped: the batch was written before",

@@ -28,15 +28,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _QUERY = "sql.streaming.queryId"
-_OF_SPARK = {"checkpointlocation"}  # among the options of every stream
+_RUN = "spark.jobGroup.id"  # of a streaming query: the id of the run
+_OF_SPARK = {"checkpointlocation", "queryname"}  # that Spark adds to the options of a stream
 
 
 class SinkOptions(Options):
     """Options of every sink."""
 
     app_id: str | None = Field(default=None, min_length=1)
-    """Under which name batches are known again; else the id of the query, which is in its
-    checkpoint. A batch write without it is never known again."""
+    """The name under which a repeated batch is recognised; by default the id of the query, which
+    is in its checkpoint. A batch write without it is never recognised."""
     batch_id: int | None = Field(default=None, ge=0)
     """The number of a batch write under ``appId``, else 0; pass that of ``foreachBatch``."""
 
@@ -50,7 +51,8 @@ class Target(ABC):
 
     @abstractmethod
     def write(self, batches: Iterator[pa.RecordBatch]) -> Any:
-        """In a task: put rows aside; the answer (a dataclass with ``query``) goes to `commit`."""
+        """In a task: put rows aside; the answer goes to `commit`. It is a dataclass with the fields
+        ``digest``, ``query`` and ``run``, which the sink fills in."""
 
     @abstractmethod
     def commit(self, messages: Sequence[Any], batch: Batch) -> None:
@@ -70,12 +72,11 @@ class BatchSink(DataSourceArrowWriter):
         self._batch = Batch(options.app_id, options.batch_id or 0)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
-        with plain_errors():
-            return self._target.write(iterator)
+        return _write(self._target, iterator)
 
     def commit(self, messages: Sequence[Any]) -> None:
         with plain_errors():
-            self._target.commit(messages, self._batch)
+            self._target.commit(messages, _known(self._batch, messages))
 
     def abort(self, messages: Sequence[Any]) -> None:
         with plain_errors():
@@ -92,31 +93,56 @@ class StreamSink(DataSourceStreamArrowWriter):
         self._app = options.app_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
-        with plain_errors():
-            return replace(self._target.write(iterator), query=_query_id())
+        written = _write(self._target, iterator)
+        if written.query is None:
+            raise TrunklineError(
+                f"Spark does not pass the id of the query ({_QUERY}) to its tasks, by which a batch"
+                " is recognised.",
+                hint="This sink was not tested with this version of Spark.",
+            )
+        return written
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         if not messages:
             return
         with plain_errors():
-            query = messages[0].query
-            self._target.commit(messages, Batch(self._app or query, batchId, query))
+            batch = Batch(self._app or messages[0].query, batchId)
+            self._target.commit(messages, _known(batch, messages))
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
         with plain_errors():
             self._target.abort(messages)
 
 
-def _query_id() -> str:
+def _write(target: Target, batches: Iterator[pa.RecordBatch]) -> Any:
+    """In a task: write the rows; the answer says what they were and which query they are of."""
+    from trunkline.spark.row_digest import RowDigest  # NumPy is slow to import
+
+    digest = RowDigest()
+    with plain_errors():
+        written = target.write(digest.passing(batches))
+    query = _property(_QUERY)
+    return replace(written, digest=digest.value, query=query, run=query and _property(_RUN))
+
+
+def _known(batch: Batch, messages: Sequence[Any]) -> Batch:
+    """The batch with what its tasks say about it."""
+    from trunkline.spark.row_digest import total
+
+    digest = total([message.digest for message in messages])
+    first = messages[0] if messages else None
+    return replace(
+        batch,
+        digest=f"{digest:016x}",
+        query=first and first.query,
+        run=first and first.run,
+    )
+
+
+def _property(name: str) -> str | None:
     context = TaskContext.get()
-    found = context.getLocalProperty(_QUERY) if context else None
-    if not found:
-        raise TrunklineError(
-            f"Spark does not tell its tasks the id of the query ({_QUERY}), by which a batch is"
-            " known again.",
-            hint="This version of Spark is not one that this sink was tested with.",
-        )
-    return found
+    found: str | None = context.getLocalProperty(name) if context else None
+    return found or None
 
 
 def task_number() -> int:

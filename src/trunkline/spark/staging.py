@@ -50,7 +50,9 @@ class Staged(WriterCommitMessage):
     number: int | None = None
     """None: the task had no rows."""
     rows: int = 0
+    digest: int = 0
     query: str | None = None
+    run: str | None = None
 
 
 def table(number: int) -> sql.Composable:
