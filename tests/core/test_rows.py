@@ -21,6 +21,7 @@ from trunkline.core.calls import Call, many, one
 from trunkline.core.errors import SchemaMismatch
 from trunkline.log.batches import pack
 from trunkline.log.models import ArchivedFile, SealedSegment
+from trunkline.spark.ledger import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,6 +41,7 @@ GIVEN: dict[str, Any] = {
     "values": {"x": 1},
     "publish_written.events": [],
     "copy.after": ("", ""),
+    "commit.batch": Batch("a", 1),
     "fetch_together.asked": [fetch("g", "h", {0: 0}, max_events=1)],
     "commit_together.asked": [commit("g", "h", 0, 1, 1)],
 }

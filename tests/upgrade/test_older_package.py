@@ -1,6 +1,16 @@
-"""An older package works with the schema of this one, or is refused when it connects."""
+"""An older package works with the schema of this one, or is refused when it connects.
+
+``packages/schema-N.tar.xz`` has the Python files of the last package whose schema has number N.
+"""
 
 from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -9,6 +19,10 @@ from tests.fixtures.asking import ask
 import trunkline
 from trunkline.core.errors import SchemaMismatch
 from trunkline.version import SCHEMA
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+OLDEST = "select oldest_client from trunkline.compatibility()"
 
 
 def test_the_package_says_the_number_of_its_schema(dsn: str) -> None:
@@ -40,6 +54,39 @@ def test_a_schema_without_a_number_is_too_old(dsn: str) -> None:
         session.execute("drop function trunkline.compatibility()")
     with pytest.raises(SchemaMismatch, match="too old: it has number 0"):
         trunkline.connect_sync(dsn)
+
+
+def test_every_package_that_the_schema_serves_is_tried(dsn: str) -> None:
+    with psycopg.connect(dsn) as session:
+        served = range(ask(session, OLDEST), SCHEMA + 1)
+    kept = {int(re.sub(r"\D", "", file.stem)) for file in HERE.glob("packages/schema-*.tar.xz")}
+    assert kept == set(served)
+
+
+@pytest.mark.parametrize(
+    "package", sorted(HERE.glob("packages/schema-*.tar.xz")), ids=lambda p: p.name
+)
+@pytest.mark.parametrize("program", ["older_calls", "older_program"])
+def test_an_older_package_works_with_the_newer_schema(
+    dsn: str, tmp_path: Path, package: Path, program: str
+) -> None:
+    with tarfile.open(package) as archive:
+        archive.extractall(tmp_path, filter="data")
+    older = tmp_path / "package" / "src"
+    ran = subprocess.run(
+        [sys.executable, "-m", f"tests.upgrade.{program}", dsn],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{older}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr
+    if program == "older_program":
+        assert ran.stdout.split() == [str(older / "trunkline" / "__init__.py"), "done"]
+    else:
+        assert int(ran.stdout) > 150
 
 
 def replace(dsn: str, numbers: str) -> None:
