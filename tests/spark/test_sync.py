@@ -232,7 +232,7 @@ def test_one_table_of_several_is_not_synced_while_the_others_are_acknowledged(
 ) -> None:
     run(dsn, "create table app.customers (id bigint primary key)")
     tl.tube.attach("lake", "app.customers")
-    with pytest.raises(Invalid, match="1 more tables, whose changes would be taken for done"):
+    with pytest.raises(Invalid, match="1 more table, whose changes would be taken for done"):
         sync(spark, "lake", "table:app.copy", relation="app.orders", dsn=dsn, once=True)
 
 

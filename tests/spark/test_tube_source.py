@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from tests.fixtures.asking import call
 
 import trunkline
-from trunkline.core.errors import Invalid, PositionTrimmed
+from trunkline.core.errors import Conflict, Invalid, PositionTrimmed
 from trunkline.spark.tube_source import TubeSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.fixtures.asking import Session
 
     from trunkline.spark.tube_source import TubeStreamReader
 
@@ -39,3 +43,97 @@ def test_a_position_of_another_life_of_the_server_is_refused(reader: TubeStreamR
 def test_a_position_of_another_source_is_refused(reader: TubeStreamReader) -> None:
     with pytest.raises(Invalid, match="position of another source"):
         reader.latestOffset({"version": 1, "next": {}}, ReadAllAvailable())
+
+
+def rows_of(source: TubeSource, start: Any = None) -> tuple[list[dict[str, Any]], Any]:
+    """What a stream reads from its start (or a position) to the end, and where it ends."""
+    made = source.streamReader(source.schema())
+    try:
+        begin = start or made.initialOffset()
+        made.prepareForTriggerAvailableNow()
+        end = made.latestOffset(begin, ReadAllAvailable())
+        parts = made.partitions(begin, end)
+        found = [row for part in parts for batch in made.read(part) for row in batch.to_pylist()]
+        made.commit(end)
+        return found, end
+    finally:
+        made.stop()
+
+
+def stream_of(dsn: str, **options: str) -> TubeSource:
+    return TubeSource({"dsn": dsn, "tube": "lake", **options})
+
+
+@pytest.fixture
+def session(dsn: str) -> Iterator[Session]:
+    """A tube with a table of three rows."""
+    with psycopg.connect(dsn, autocommit=True) as opened:
+        opened.execute("create schema app create table orders (id int primary key, note text)")
+        call(opened, "tube_ensure", tube="lake")
+        call(opened, "tube_attach", tube="lake", relation="app.orders")
+        opened.execute("insert into app.orders select i, 'n' from generate_series(1, 3) i")
+        yield opened
+
+
+ENRICH = ("none", "json", "columns")
+
+
+@pytest.mark.parametrize("enrich", ENRICH)
+def test_a_stream_of_one_table_refuses_a_tube_with_two(
+    dsn: str, session: Session, enrich: str
+) -> None:
+    session.execute("create table app.other (id int primary key)")
+    call(session, "tube_attach", tube="lake", relation="app.other")
+    session.execute("insert into app.other values (7)")
+    with pytest.raises(
+        Invalid, match=r"has 1 more table, .* taken for done: app\.other"
+    ) as refused:
+        rows_of(stream_of(dsn, relation="app.orders", enrich=enrich))
+    assert "a tube of its own" in refused.value.hint
+    assert len(rows_of(stream_of(dsn))[0]) == 4, "nothing was acknowledged"
+
+
+def test_a_table_attached_under_a_running_stream_stops_it_before_its_changes_are_lost(
+    dsn: str, session: Session
+) -> None:
+    source = stream_of(dsn, relation="app.orders")
+    made = source.streamReader(source.schema())
+    begin = made.initialOffset()
+    session.execute("create table app.other (id int primary key)")
+    call(session, "tube_attach", tube="lake", relation="app.other")
+    session.execute("insert into app.other values (7)")
+    end = made.latestOffset(begin, ReadAllAvailable())
+    with pytest.raises(Invalid, match="taken for done"):
+        made.partitions(begin, end)
+    made.stop()
+    call(session, "tube_detach", tube="lake", relation="app.other")
+    assert len(rows_of(source, begin)[0]) == 3
+
+
+@pytest.mark.parametrize("enrich", ENRICH)
+def test_a_stream_of_one_table_reads_what_was_captured_before_it_was_renamed(
+    dsn: str, session: Session, enrich: str
+) -> None:
+    session.execute("alter table app.orders rename to purchases")
+    assert len(rows_of(stream_of(dsn, relation="app.purchases", enrich=enrich))[0]) == 3
+
+
+def test_truncate_stops_a_stream_of_rows_unless_it_is_ignored(dsn: str, session: Session) -> None:
+    rows = {"relation": "app.orders", "enrich": "columns"}
+    found, end = rows_of(stream_of(dsn, **rows))
+    assert [row["id"] for row in found] == [1, 2, 3]
+    session.execute("truncate app.orders")
+    session.execute("insert into app.orders values (9)")
+    with pytest.raises(Conflict, match=r"app\.orders was truncated at position \d+") as refused:
+        rows_of(stream_of(dsn, **rows), end)
+    assert "ignoreTruncate=true" in refused.value.hint
+    found, _ = rows_of(stream_of(dsn, **rows, ignoreTruncate="true"), end)
+    assert found == [{"id": 9, "note": None, "_deleted": False}]
+
+
+@pytest.mark.parametrize("enrich", ["none", "json"])
+def test_truncate_is_a_row_of_a_stream_of_keys(dsn: str, session: Session, enrich: str) -> None:
+    _, end = rows_of(stream_of(dsn, relation="app.orders", enrich=enrich))
+    session.execute("truncate app.orders")
+    found, _ = rows_of(stream_of(dsn, relation="app.orders", enrich=enrich), end)
+    assert [(row["key"], row["control"]) for row in found] == [(None, "truncate")]

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 from psycopg import sql
 from pyspark.sql import types as t
 
-from trunkline.core.errors import NotFound
+from trunkline.core.errors import Invalid, NotFound
 from trunkline.core.execution import translated
+from trunkline.core.words import counted
 from trunkline.spark import calls, connection
 from trunkline.spark.columns import Selection, quoted, selection
 from trunkline.tube import calls as tube_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -50,14 +51,15 @@ _ENRICHED = """(
 _KEYS = """
       select unnest(e.keys) as key
         from trunkline.tube_read({tube}, {lane}, {priority}, {first}, {last}, 2147483647) e
-       where e.up_to in (
-         select o.up_to from trunkline.tube_outline(
-           {tube}, {lane}, {priority}, {first}, {last}, 2147483647) o
-          where o.relation = {relation})"""
+       where {chosen}"""
 _COUNT = """
-select coalesce(sum(o.keys), 0)
-  from trunkline.tube_outline({tube}, {lane}, {priority}, {first}, {last}, 2147483647) o
- where o.relation = {relation}"""
+select coalesce(sum(cardinality(e.keys)), 0)
+  from trunkline.tube_read({tube}, {lane}, {priority}, {first}, {last}, 2147483647) e
+ where {chosen}"""
+_TRUNCATED = """
+select e.up_to
+  from trunkline.tube_read({tube}, {lane}, {priority}, {first}, {last}, 2147483647) e
+ where e.control = 'truncate' and {chosen}"""
 _ROWS = """
   select {columns}, (r.{first_key} is null) as {deleted}
     from (select distinct {keys} from ({touched}
@@ -125,6 +127,30 @@ def tables(dsn: str, tube: str) -> list[Attached]:
     return found
 
 
+def refuse_others(dsn: str, tube: str, mine: Collection[str], *, hint: str) -> None:
+    """`Invalid` when a tube has more tables than a reader takes: it would acknowledge their changes
+    unread."""
+    others = [row.relation for row in tables(dsn, tube) if row.relation not in mine]
+    if others:
+        raise Invalid(
+            f'tube "{tube}" has {counted(len(others), "more table")}, whose changes would be'
+            f" taken for done: {', '.join(others)}.",
+            hint=hint,
+        )
+
+
+def truncated_at(asked: Slice) -> int | None:
+    """The first position in the spans at which the table was truncated."""
+    query = " union all ".join(
+        _TRUNCATED.format(tube=_literal(asked.tube), chosen=_of_table(asked), **_bounds(span))
+        for span in asked.spans
+    )
+    if not query:
+        return None
+    with translated(), connection.db(asked.dsn).connection() as looking:
+        return min((row[0] for row in looking.execute(query.encode())), default=None)
+
+
 def schema_of(asked: Slice) -> t.StructType:
     """The schema of what a slice gives."""
     if asked.enrich == "columns" and asked.relation is not None:
@@ -167,7 +193,7 @@ def is_large(asked: Slice) -> bool:
         return False
     table = attached(asked.dsn, asked.tube, asked.relation)
     touched = " union all ".join(
-        _COUNT.format(tube=_literal(asked.tube), relation=_literal(table.relation), **_bounds(span))
+        _COUNT.format(tube=_literal(asked.tube), chosen=_of_table(asked), **_bounds(span))
         for span in asked.spans
     )
     with translated(), connection.db(asked.dsn).connection() as counting:
@@ -185,7 +211,7 @@ def _query(asked: Slice) -> tuple[Selection, str]:
 def _touches_query(asked: Slice) -> str:
     chosen = [_share(asked, "coalesce(k.key, '')")]
     if asked.relation is not None:
-        chosen.append(f"to_regclass(e.relation) = {_literal(asked.relation)}::regclass")
+        chosen.append(_of_table(asked))
     enriched = asked.enrich == "json"
     parts = [
         _TOUCHES.format(
@@ -204,7 +230,7 @@ def _rows_query(asked: Slice) -> str:
     assert asked.relation is not None
     table = attached(asked.dsn, asked.tube, asked.relation)
     touched = " union all ".join(
-        _KEYS.format(tube=_literal(asked.tube), relation=_literal(table.relation), **_bounds(span))
+        _KEYS.format(tube=_literal(asked.tube), chosen=_of_table(asked), **_bounds(span))
         for span in asked.spans
     )
     several = len(table.key_columns) > 1
@@ -235,6 +261,13 @@ def _table(asked: Slice) -> Selection:
     assert asked.relation is not None
     with translated(), connection.db(asked.dsn).connection() as describing:
         return selection(describing, attached(asked.dsn, asked.tube, asked.relation).relation)
+
+
+def _of_table(asked: Slice) -> str:
+    """Whether an entry e is of the table of the slice."""
+    assert asked.relation is not None
+    named = f"{_literal(asked.tube)}, {_literal(asked.relation)}"
+    return f"e.attachment = any ((select trunkline._spark_attachments({named}))::int[])"
 
 
 def _share(asked: Slice, key: str) -> str:

@@ -7,6 +7,7 @@ a stream works the tube: it owns all lanes, and acknowledges what its checkpoint
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -22,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from trunkline.core.errors import Invalid, PositionTrimmed
+from trunkline.core.errors import Conflict, Invalid, PositionTrimmed
 from trunkline.spark import connection, tube_rows
 from trunkline.spark.arrivals import Arrivals
 from trunkline.spark.options import Options
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
 
 _PATIENCE = 0.5  # seconds that a stream with nothing to read waits for a wake-up
 _VERSION = 1
+_OWN_TUBE = (
+    "Give each table a tube of its own, or leave out the option relation and tell the changes apart"
+    " by their column relation."
+)
 
 
 class TubeOptions(Options):
@@ -50,10 +55,14 @@ class TubeOptions(Options):
     tube: str = Field(min_length=1)
     """The tube."""
     relation: str | None = None
-    """Only changes of this table."""
+    """Only changes of this table. A stream takes it only if the tube has no other table: it would
+    acknowledge their changes unread."""
     enrich: Literal["none", "json", "columns"] = "none"
     """json: a column ``document`` with the row as it is now, NULL when it is gone. columns: the
     columns of the table instead of those of the tube, each key once, and ``_deleted``."""
+    ignore_truncate: bool = False
+    """False: a stream with enrich=columns fails where the table was truncated, because its rows
+    cannot say which keys left. True: it goes on; empty the target yourself."""
     ranges: tuple[Span, ...] | None = None
     """Which entries, as JSON: ``[{"lane": 0, "priority": 0, "first": 1, "last": 9}]``; by default a
     batch reads all that waits."""
@@ -95,6 +104,8 @@ class TubeSource(DataSource):
         options = TubeOptions.parse(self.options)
         if options.max_entries_per_trigger is not None:
             raise Invalid("option maxEntriesPerTrigger is not for a batch.")
+        if options.ignore_truncate:
+            raise Invalid("option ignoreTruncate is not for a batch.")
         return TubeReader(options, schema)
 
     def streamReader(self, schema: StructType) -> TubeStreamReader:
@@ -211,6 +222,7 @@ class TubeStreamReader(
                 for (lane, priority), up_to in self._owned().marks().items()
                 if last > up_to
             ]
+            self._refuse_loss(spans)
             return self._plan(spans)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -223,8 +235,26 @@ class TubeStreamReader(
         if self._arrivals:
             self._arrivals.close()
 
+    def _refuse_loss(self, spans: Sequence[Span]) -> None:
+        """Refuse to acknowledge what no row of these spans can show."""
+        asked = replace(_slice(self._options, self.dsn), spans=tuple(spans))
+        if asked.relation is None:
+            return
+        table = tube_rows.attached(asked.dsn, asked.tube, asked.relation)
+        tube_rows.refuse_others(asked.dsn, asked.tube, [table.relation], hint=_OWN_TUBE)
+        if asked.enrich != "columns" or self._options.ignore_truncate:
+            return
+        if (position := tube_rows.truncated_at(asked)) is not None:
+            raise Conflict(
+                f"table {table.relation} was truncated at position {position}, and rows with"
+                " enrich=columns cannot say which keys left.",
+                hint="Empty the target, then start the stream with option ignoreTruncate=true;"
+                " or use trunkline spark sync, which removes these rows itself.",
+            )
+
     def _owned(self) -> Lanes:
         if self._lanes is None:
+            self._refuse_loss([])
             self._lanes = Lanes(self.dsn, self._options.tube, name="spark stream")
         return self._lanes
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
-from trunkline.core.errors import Conflict, Invalid, LeaseLost, Unavailable
+from trunkline.core.errors import Conflict, LeaseLost, Unavailable
 from trunkline.core.words import counted
 from trunkline.spark import calls as spark_calls
 from trunkline.spark import connection, tube_rows
@@ -146,11 +146,12 @@ class Sync:
         self._tables: dict[str, Attached] = {}
         self._targets: dict[str, Target] = {}
         found = pairs(tube, to, relation=relation, dsn=dsn, target_dsn=target_dsn)
-        if others := len(tube_rows.tables(dsn, tube)) - len(found):
-            raise Invalid(
-                f'tube "{tube}" has {others} more tables, whose changes would be taken for done.',
-                hint="Sync all of them, with {relation} in the target, or give each its own tube.",
-            )
+        tube_rows.refuse_others(
+            dsn,
+            tube,
+            [table.relation for table, _ in found],
+            hint="Sync all of them, with {relation} in the target, or give each its own tube.",
+        )
         for table, target in found:
             self._tables[table.relation], self._targets[table.relation] = table, target
         self._most_keys = most_keys(
