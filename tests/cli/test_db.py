@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from trunkline.core import migrate
+from trunkline.version import __version__
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli
@@ -27,11 +28,11 @@ def test_install_verify_and_uninstall(bare: Cli) -> None:
 
     installed = bare("db", "install")
     assert installed.code == 0
-    assert len(installed.rows) == len(migrate.steps())
-    assert {row["state"] for row in installed.rows} == {"applied"}
+    assert installed.rows == {"version": __version__, "applied": len(migrate.steps())}
+    assert installed.out.count("\n") == 1
     assert bare("db", "verify").code == 0
     again = bare("db", "install")
-    assert again.rows == []
+    assert again.rows == {"version": __version__, "applied": 0}
     assert "nothing to do" in again.err
 
     assert bare("db", "uninstall").code == 2

@@ -79,7 +79,7 @@ def test_no_command_calls_a_missing_package_unexpected(dsn: str) -> None:
 
     assert len(said) > 80
     for command, (code, text) in said.items():
-        assert "This should not happen" not in text, (command, text)
+        assert "defect of Trunkline" not in text, (command, text)
         assert "ModuleNotFoundError" not in text, (command, text)
         if command.startswith("spark"):
             assert code == 2, (command, text)

@@ -10,6 +10,7 @@ from trunkline.cli.helping import commands
 from trunkline.cli.invocation import Invocation, command, connected, flag
 from trunkline.cli.output import Format, say
 from trunkline.core.words import counted
+from trunkline.version import __version__
 
 if TYPE_CHECKING:
     from trunkline.core.migrate import Plan
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 app = commands("The schema in the database, and its settings.")
 config = commands("Settings of this installation.")
 app.add_typer(config, name="config")
+
+_NOTHING_TO_DO = "The schema is that of version {}: nothing to do."
 
 Setting = Annotated[str, typer.Argument(metavar="NAME", help="A setting, such as lease.ttl.")]
 
@@ -27,8 +30,7 @@ def install(invocation: Invocation) -> None:
     from trunkline.core import migrate
 
     with invocation.target() as target:
-        planned = migrate.install(target.dsn)
-        _print_applied(invocation, planned)
+        _print_applied(invocation, migrate.install(target.dsn))
         _tell_about_roles(target.dsn)
 
 
@@ -55,8 +57,10 @@ def upgrade(
             planned = migrate.install(target.dsn)
         if show_sql:
             sys.stdout.write(migrate.pending_script(planned))
+        elif dry_run:
+            _print_pending(invocation, planned)
         else:
-            _print_applied(invocation, planned, done=not dry_run)
+            _print_applied(invocation, planned)
 
 
 @command(app, example="trunkline db verify && echo fine", reads=True)
@@ -145,19 +149,25 @@ def config_list(invocation: Invocation) -> None:
     invocation.print(rows, columns=("name", "value", "default_value", "description"))
 
 
-def _print_applied(invocation: Invocation, planned: "Plan", *, done: bool = True) -> None:
-    files = [*(step.file for step in planned.pending), *planned.missing]
-    rows = _differences(planned)
-    if done:
-        rows = [{**row, "state": "applied"} for row in rows]
+def _print_applied(invocation: Invocation, planned: "Plan") -> None:
+    """Print one object, or one sentence on a terminal."""
+    applied = len(_differences(planned))
     if invocation.format is not Format.TABLE:
-        invocation.print(rows)
-    if not files:
-        say(f"The schema is that of version {planned.version}: nothing to do.")
-        return
-    if not done and invocation.format is Format.TABLE:
-        invocation.print(rows)
-    say(f"{counted(len(files), 'file')} {'applied' if done else 'would be applied'}.")
+        invocation.print_one({"version": __version__, "applied": applied})
+    if applied:
+        say(f"{counted(applied, 'file')} applied. The schema is that of version {__version__}.")
+    else:
+        say(_NOTHING_TO_DO.format(planned.version))
+
+
+def _print_pending(invocation: Invocation, planned: "Plan") -> None:
+    """Print every file that an upgrade would apply."""
+    rows = _differences(planned)
+    invocation.print(rows)
+    if rows:
+        say(f"{counted(len(rows), 'file')} would be applied.")
+    else:
+        say(_NOTHING_TO_DO.format(planned.version))
 
 
 def _differences(planned: "Plan") -> list[dict[str, Any]]:

@@ -196,8 +196,8 @@ def _report(error: Exception) -> int:
         _complain(f"the output cannot be written: {error.strerror}.", "")
         return 1
     _complain(
-        f"{type(error).__name__}: {redact(str(error))}",
-        "This should not happen. Run it again with --debug to see where it comes from.",
+        f"unexpected {type(error).__name__}: {redact(str(error))}",
+        "This is a defect of Trunkline. Report it with the traceback that --debug prints.",
     )
     return 1
 
