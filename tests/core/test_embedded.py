@@ -6,10 +6,12 @@ import os
 import platform
 import pwd
 import shutil
+import signal
 import socket
 import stat
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,6 +111,15 @@ def instance_directory(home: Path) -> Path:
 
 def pid_of(server: Server) -> int:
     return int((server.data / "postmaster.pid").read_text().split()[0])
+
+
+def watchers_of(server: Server) -> list[int]:
+    """The processes that watch over a server."""
+    listing = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pid=,command="], capture_output=True, text=True, check=True
+    ).stdout
+    ours = f"-m trunkline.core.watcher {server.directory} "
+    return [int(line.split()[0]) for line in listing.splitlines() if ours in line]
 
 
 def test_first_use_makes_the_database_and_starts_the_server(
@@ -269,19 +280,58 @@ def test_a_forked_child_does_not_leave_for_its_parent(server: Server, bin_dir: P
 
 
 @pytest.mark.crash
-def test_a_killed_user_leaves_nothing_stale(
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGHUP])
+def test_the_server_stops_when_its_last_user_is_killed(
+    server: Server, user: Callable[[], subprocess.Popen[str]], how: signal.Signals
+) -> None:
+    users = [user() for _ in range(3)]
+    assert all(said(each) for each in users)
+    for each in users[1:]:
+        each.send_signal(how)
+        each.wait()
+    time.sleep(2.5)  # the watcher has looked twice
+    assert server.running
+
+    users[0].send_signal(how)
+
+    eventually(lambda: not server.running, timeout=15)
+    eventually(lambda: not watchers_of(server), timeout=5)
+
+
+@pytest.mark.crash
+def test_a_user_after_a_killed_one_keeps_the_server_and_its_watcher(
     server: Server, user: Callable[[], subprocess.Popen[str]]
 ) -> None:
     other = user()
     assert said(other)
-    other.kill()
-    other.wait()
-    assert server.running
-
     with server.use() as target:
+        other.kill()
+        other.wait()
+        time.sleep(1.5)
         assert ask(target.dsn, "select 1") == 1
+        assert len(watchers_of(server)) == 1
 
     assert not server.running
+    eventually(lambda: not watchers_of(server), timeout=5)
+
+
+@pytest.mark.crash
+def test_a_killed_watcher_is_replaced_by_the_next_user(
+    server: Server, user: Callable[[], subprocess.Popen[str]]
+) -> None:
+    first = user()
+    assert said(first)
+    (lost,) = watchers_of(server)
+    os.kill(lost, signal.SIGKILL)
+    eventually(lambda: not watchers_of(server))
+    second = user()
+    assert said(second)
+    assert len(watchers_of(server)) == 1
+    for each in (first, second):
+        each.kill()
+        each.wait()
+
+    eventually(lambda: not server.running, timeout=15)
 
 
 @pytest.mark.crash

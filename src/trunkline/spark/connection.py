@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.core import migrate
 from trunkline.core.db import Db
-from trunkline.core.embedded import Server, resolve
+from trunkline.core.embedded import resolve
 from trunkline.core.errors import DatabaseError, TrunklineError, Unavailable
-from trunkline.core.settings import Settings, find_dsn
 from trunkline.core.telemetry import redact
 
 if TYPE_CHECKING:
@@ -30,20 +29,6 @@ def locate(dsn: str | None) -> str:
     """Where the database is; an embedded one stays up as long as this process lives."""
     with plain_errors():
         return _located(dsn, os.getpid()).dsn
-
-
-def end_unused() -> bool:
-    """Stop the embedded server if nobody uses it any more; whether it still runs.
-
-    For the end of a driver: Spark kills its workers, and one that used the server cannot leave it.
-    """
-    settings = Settings.load()
-    if find_dsn(settings, None) is not None:
-        return False
-    server = Server(settings.home, settings.instance, bin_dir=settings.pg_bin)
-    if server.running:
-        server.use().close()
-    return server.running
 
 
 @cache

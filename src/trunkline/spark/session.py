@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
 import sys
-import time
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.errors import BadRequest, Invalid, TrunklineError
+from trunkline.core.errors import BadRequest, Invalid
 from trunkline.spark.home import compiled
 from trunkline.spark.java import find_java
 
@@ -61,8 +59,6 @@ _LOCAL: Mapping[str, str] = {
 }
 
 
-_LEAVING = 1.0  # seconds for workers to be gone
-
 _MASTER = re.compile(r"local$|local\[.+\]$|local-cluster\[.+\]$|spark://|k8s://|yarn$")
 
 
@@ -103,8 +99,6 @@ def session(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for name, value in (settings | conf).items():
         builder = builder.config(name, value)
-    atexit.unregister(_end_server)
-    atexit.register(_end_server)
     with compiled() if local else nullcontext():
         made = builder.getOrCreate()
     return register(made)
@@ -118,22 +112,6 @@ def _connected(builder: SparkSession.Builder, remote: str) -> SparkSession:
         raise Invalid(
             f"Spark Connect needs more packages: {said}", hint="Run: pip install 'pyspark[connect]'"
         ) from error
-
-
-def _end_server() -> None:
-    """At the end of the driver: leave no embedded server behind that only its workers used."""
-    from pyspark.sql import SparkSession
-
-    from trunkline.spark.connection import end_unused
-
-    with suppress(TrunklineError):
-        if not end_unused():
-            return
-        if spark := SparkSession.getActiveSession():
-            spark.stop()
-        give_up = time.monotonic() + _LEAVING
-        while end_unused() and time.monotonic() < give_up:
-            time.sleep(0.05)
 
 
 def register(spark: SparkSession) -> SparkSession:
