@@ -83,6 +83,12 @@ def test_an_expired_token_is_refused_after_some_leeway() -> None:
     refused(token("ann", nbf=time.time() + 60), "not yet valid")
 
 
+def test_a_token_that_never_expires_is_refused_where_that_is_set() -> None:
+    assert authenticator(jwt_require_exp=True).identify(token("ann", lasts=60)).role == "ann"
+    refused(token("ann"), 'missing the "exp" claim', jwt_require_exp=True)
+    refused(token("ann", exp=None), "not valid", jwt_require_exp=True)
+
+
 @pytest.mark.parametrize("claims", [{"exp": "soon"}, {"exp": {}}, {"exp": 1e400}, {"nbf": []}])
 def test_a_token_whose_times_are_no_numbers_is_refused(claims: dict[str, Any]) -> None:
     refused(jwt.encode({"role": "ann"} | claims, SECRET, "HS256"), "not valid")

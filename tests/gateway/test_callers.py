@@ -72,6 +72,19 @@ async def test_each_role_may_do_what_postgres_grants_it(web: Web, fresh: str) ->
     await web.ask("DELETE", path, role=ADMIN, status=204)
 
 
+async def test_a_hint_of_the_database_goes_before_the_general_one(web: Web) -> None:
+    acting = ActingDb(web.platform.db, Identity(READER), within=30)
+    raising = (
+        "do $$ begin raise sqlstate '%s' using message = 'no.', hint = 'grant_on(...)'%s; end $$"
+    )
+    for state, detail in (("TL403", """, detail = '{"role": "owner"}'"""), ("42501", "")):
+        with pytest.raises(Forbidden) as refusal:
+            async with acting.transaction() as connection:
+                await connection.execute((raising % (state, detail)).encode())
+        assert refusal.value.hint == "grant_on(...)"
+        assert refusal.value.details["role"] == ("owner" if detail else READER)
+
+
 async def test_a_right_that_is_taken_away_is_gone_at_once(
     web: Web, web_dsn: str, fresh: str
 ) -> None:

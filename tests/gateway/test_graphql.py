@@ -255,7 +255,7 @@ async def test_an_event_id_that_is_none_is_refused(node: Node, roles: Roles, aft
 async def test_a_table_that_becomes_live_can_be_subscribed_to(
     node: Node, roles: Roles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trunkline.gateway.gateway._LOOK_AGAIN", 0)
+    monkeypatch.setattr("trunkline.gateway.catalogue._BELIEVED_AGAIN", 0)
     async with node.talk(roles.member) as talk:
         await talk.send("subscription { filmsCreated { items { id } } }")
         assert "filmsCreated" in (await talk.error())["message"]

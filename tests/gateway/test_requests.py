@@ -166,7 +166,7 @@ async def test_what_goes_wrong_inside_is_not_told(
     async def fails(*_arguments: Any, **_options: Any) -> Any:
         raise RuntimeError("the password is hunter2")
 
-    monkeypatch.setattr(node.gateway, "tables", fails)
+    monkeypatch.setattr(node.gateway.catalogue, "tables", fails)
     answer = await node.query(LIVE, headers=bearer(roles.member))
     other = await node.http.get("/v1/live", headers=bearer(roles.member))
 
@@ -189,7 +189,7 @@ async def test_a_database_that_is_away_is_told_as_such(
 
     for face, name in ((node.platform.live, "tables"), (node.platform.broker, "head")):
         monkeypatch.setattr(face, name, away)
-    monkeypatch.setattr("trunkline.gateway.gateway._LOOK_EVERY", -1)
+    monkeypatch.setattr("trunkline.gateway.catalogue._BELIEVED_FOR", -1)
 
     health = await node.http.get("/healthz")
     assert (health.status_code, health.json()["code"]) == (503, "TL503")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from psycopg.conninfo import make_conninfo
 from tests.gateway.nodes import bearer, make_live
 
 if TYPE_CHECKING:
@@ -108,6 +109,103 @@ async def test_who_may_not_read_a_table_may_not_subscribe_to_it(
     session.execute(f"grant select on notes to {roles.stranger}")
     answer = await node.http.get("/v1/live/notes", headers=bearer(roles.stranger))
     assert answer.status_code == 403  # nobody has let him subscribe
+
+
+async def test_a_refusal_names_the_role_of_the_token_and_what_gives_the_right(
+    node: Node, session: Session, roles: Roles
+) -> None:
+    session.execute("create table notes (id int primary key, org int, secret text)")
+    session.execute(f"grant select (id, org) on notes to {roles.member}")
+    session.execute("select trunkline.live_watch('notes', %s)", [[roles.member]])
+    session.execute(f"grant select on notes to {roles.stranger}")
+
+    async def problem(role: str, **params: str) -> dict[str, Any]:
+        answer = await node.http.get("/v1/live/notes", headers=bearer(role), params=params)
+        assert answer.status_code == 403
+        found: dict[str, Any] = answer.json()
+        return found
+
+    found = await problem(roles.stranger)
+    assert found["role"] == roles.stranger
+    assert f"trunkline live allow {roles.stranger}" in found["hint"]
+    found = await problem(roles.member, columns="secret")
+    assert f"grant select (secret) on public.notes to {roles.member};" in found["hint"]
+    session.execute(
+        f"create policy none on trunkline.live_subscription to {roles.member} with check (false)"
+    )
+    found = await problem(roles.member)
+    assert found["role"] == roles.member
+    assert "policy" in found["hint"]
+    assert "Grant trunkline" not in found["hint"]
+
+
+async def test_live_tables_are_listed_to_roles_that_may_select_from_them(
+    node: Node, session: Session, roles: Roles
+) -> None:
+    session.execute("create table notes (id int primary key, org int, secret text)")
+    session.execute(f"grant select (id, org) on notes to {roles.member}")
+    session.execute("select trunkline.live_watch('notes', %s)", [[roles.member]])
+    query = {"query": "{ live { name } __schema { subscriptionType { name } } }"}
+
+    async def listed(role: str) -> tuple[Any, Any]:
+        tables = await node.http.get("/v1/live", headers=bearer(role))
+        graphql = await node.http.post("/graphql", json=query, headers=bearer(role))
+        return tables.json(), graphql.json()["data"]
+
+    (table,), told = await listed(roles.member)
+    assert [column["name"] for column in table["columns"]] == ["id", "org"]
+    assert told == {
+        "live": [{"name": "notes"}],
+        "__schema": {"subscriptionType": {"name": "Subscription"}},
+    }
+    assert await listed(roles.stranger) == (
+        [],
+        {"live": [], "__schema": {"subscriptionType": None}},
+    )
+
+
+@pytest.mark.parametrize("role", ["missing", "login"])
+async def test_a_role_that_the_gateway_may_not_become_learns_nothing(
+    start: OpenNode, gateway_dsn: str, session: Session, roles: Roles, role: str
+) -> None:
+    make = "create role poor_gateway login; grant trunkline_writer to poor_gateway"
+    session.execute(f"{make}; create role foreign_login")
+    named = {"missing": "nobody_there", "login": "foreign_login"}[role]
+    try:
+        node = await start(dsn=make_conninfo(gateway_dsn, user="poor_gateway"))
+        query = {"query": "{ live { name } }"}
+        for answer in (
+            await node.http.get("/v1/live", headers=bearer(named)),
+            await node.http.post("/graphql", json=query, headers=bearer(named)),
+        ):
+            assert answer.status_code == 403
+            assert f'"poor_gateway" may not act as "{named}"' in answer.json()["detail"]
+        async with node.talk(begin=False) as talk:
+            await talk.say({"type": "connection_init", "payload": bearer(named)})
+            assert (await talk.closed())[0] == 4403
+        await node.platform.close()
+    finally:
+        session.execute("drop owned by poor_gateway; drop role poor_gateway, foreign_login")
+
+
+async def test_a_policy_that_raises_ends_the_stream_with_422_and_tells_no_row(
+    node: Node, session: Session, roles: Roles
+) -> None:
+    protect(session, roles, "body::int >= 0")
+    async with (
+        node.talk(roles.member) as talk,
+        node.follow("/v1/live/notes", roles.member) as followed,
+    ):
+        await talk.subscribe(node.gateway, CHANGED)
+        await followed.frame()
+        node.write("insert into notes values (1, 1, 'hidden words')")
+
+        problem = (await followed.event()).json
+        assert (problem["code"], problem["status"]) == ("TL422", 422)
+        assert "policy" in problem["detail"]
+        error = await talk.error()
+        assert error["extensions"]["code"] == "TL422"
+        assert "hidden words" not in f"{problem} {error}"
 
 
 async def test_a_right_that_is_taken_away_ends_the_stream(

@@ -109,12 +109,15 @@ def forbid(
 def tables(
     invocation: Invocation,
     table: Annotated[str | None, typer.Argument(metavar="TABLE", help="Only this one.")] = None,
+    role: Annotated[
+        str | None, typer.Option(metavar="ROLE", help="Only tables that this role may select from.")
+    ] = None,
 ) -> None:
     """Live tables, how many subscribe to them, and what is wrong."""
     from trunkline.live import calls
 
     with invocation.session() as session:
-        found = session.run(calls.tables(table))
+        found = session.run(calls.tables(table, role=role))
     invocation.print(found, columns=_TABLE, nothing="No table is live.")
 
 

@@ -26,6 +26,9 @@ T = TypeVar("T")
 class EagerConnection(psycopg.AsyncConnection[Any]):
     """Otherwise as psycopg's, but for what it keeps."""
 
+    acting_role: str | None = None
+    """The role that `core.acting` has taken for the present transaction."""
+
     @cached_property
     def kept_cursor(self) -> AsyncKeptCursor:
         """Not for two at once: the answer of one would be taken for that of the other."""

@@ -24,6 +24,7 @@ driver's exception into the class above and keeps the object as `details`.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, ClassVar
 
 import psycopg
@@ -159,6 +160,9 @@ _POOLED = (
 )
 _PATIENCE = "Set {0} higher for the role, or for the session: PGOPTIONS='-c {0}=0'."
 ONLY_READS = "25006"
+# Where Postgres refuses a row for a policy: no other field of such an error tells that apart.
+_POLICY_CHECK = "ExecWithCheckOptions"
+_OF_A_RELATION = re.compile(r"for (table|view|materialized view|foreign table|sequence|column) ")
 _HINTS = {
     ONLY_READS: "The database takes only reads: a standby, or default_transaction_read_only is on.",
     "25P03": _PATIENCE.format("idle_in_transaction_session_timeout"),
@@ -206,7 +210,7 @@ def is_shortage(error: DatabaseError) -> bool:
 def from_database(error: psycopg.Error, *, role: str | None = None) -> TrunklineError:
     """Translate a driver error by its SQLSTATE; the caller raises it ``from`` the original.
 
-    ``role`` is whom the connection belongs to, if that is known.
+    ``role`` is the role in which the statement ran, if that is known.
     """
     state, diag = error.sqlstate, error.diag
     message = diag.message_primary or str(error).strip() or type(error).__name__
@@ -216,12 +220,8 @@ def from_database(error: psycopg.Error, *, role: str | None = None) -> Trunkline
     if is_disconnect(error):
         return Unavailable(message, hint=hint or "Is the server running and the DSN right?")
     if state == "42501":
-        to = f' to "{role}"' if role else ""
-        return Forbidden(
-            message,
-            hint=hint or f"Grant trunkline_reader, _writer or _admin{to}.",
-            details={"role": role} if role else {},
-        )
+        details = {"role": role} if role else {}
+        return Forbidden(message, hint=hint or _missing_right(error, role), details=details)
     if state in _MISSING_SCHEMA and "trunkline" in message:
         types = "Check the types of the arguments. " if state == "42883" else ""
         return SchemaMismatch(
@@ -234,6 +234,20 @@ def from_database(error: psycopg.Error, *, role: str | None = None) -> Trunkline
     if state in _BAD_VALUE or (state is None and unfit):
         return Invalid(" ".join(filter(None, (f"{message}.", diag.message_detail))), hint=hint)
     return DatabaseError(message, sqlstate=state, hint=hint)
+
+
+def _missing_right(error: psycopg.Error, role: str | None) -> str:
+    """Say what gives a role the right that it lacks, where the error itself has no hint."""
+    message, to = error.diag.message_primary or "", f' to "{role}"' if role else ""
+    if error.diag.source_function == _POLICY_CHECK:
+        asks = f' of "{role}"' if role else ""
+        return f"A policy of the table refuses this row{asks}. Send what the policy allows."
+    if "live_subscribe" in message:
+        named = role or "<role>"
+        return f"Run: trunkline live allow {named}; or in SQL: live_allow('{named}')."
+    if _OF_A_RELATION.search(message):
+        return f"Have its owner grant the right{to}."
+    return f"Grant trunkline_reader, _writer or _admin{to}."
 
 
 def _details(text: str | None) -> dict[str, Any]:

@@ -185,7 +185,8 @@ def _raise_as_ours(error: BaseException, connection: psycopg.BaseConnection[Any]
 
 
 def _role(connection: psycopg.BaseConnection[Any] | None) -> str | None:
-    """Whom a connection belongs to, if it is still there to say so."""
+    """The role in which a connection works, if it is still open."""
     if connection is None or connection.closed:
         return None
-    return connection.info.parameter_status("session_authorization")
+    acting: str | None = getattr(connection, "acting_role", None)
+    return acting or connection.info.parameter_status("session_authorization")

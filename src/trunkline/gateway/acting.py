@@ -13,23 +13,22 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trunkline.core.acting import act_as
+from trunkline.core.acting import acting_as
 from trunkline.core.backoff import Backoff
 from trunkline.core.db import AsyncDb
 from trunkline.core.errors import (
     ONLY_READS,
     BadRequest,
     DatabaseError,
-    Forbidden,
     TrunklineError,
     Unavailable,
     is_clash,
     is_shortage,
 )
-from trunkline.core.execution import translated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
     import psycopg
 
@@ -111,26 +110,8 @@ class ActingDb(AsyncDb):
         except DatabaseError as error:
             raise self._told(error) from error
 
-    @asynccontextmanager
-    async def _as_somebody(self, connection: EagerConnection) -> AsyncIterator[None]:
-        try:
-            with translated(connection):
-                async with connection.transaction():
-                    await act_as(connection, self.identity.role, self._settings)
-                    yield
-        except Forbidden as error:
-            if "role" in error.details:  # told of whom the gateway connects as, who was not asked
-                raise self._forbidden(error.message) from error
-            raise
-
-    def _forbidden(self, message: str) -> Forbidden:
-        role = self.identity.role
-        to = f' to "{role}"' if role else ""
-        return Forbidden(
-            message,
-            hint=f"Grant trunkline_reader, _writer or _admin{to}.",
-            details={"role": role} if role else {},
-        )
+    def _as_somebody(self, connection: EagerConnection) -> AbstractAsyncContextManager[None]:
+        return acting_as(connection, self.identity.role, self._settings)
 
     def _told(self, error: DatabaseError) -> TrunklineError:
         """What nobody's value is at fault for, as a matter of the moment."""

@@ -106,7 +106,11 @@ class Authenticator:
                 audience=wanted.jwt_audience,
                 issuer=wanted.jwt_issuer,
                 leeway=_LEEWAY,
-                options={"verify_aud": wanted.jwt_audience is not None, "verify_sub": False},
+                options={
+                    "verify_aud": wanted.jwt_audience is not None,
+                    "verify_sub": False,
+                    "require": ["exp"] if wanted.jwt_require_exp else [],
+                },
             )
         except NO_TOKEN as error:
             raise Unauthenticated(
@@ -149,7 +153,7 @@ class Authenticator:
         signed = [*self._keys, *(() if self.key_set is None else ("a key of the issuer",))]
         parts = [
             f"signed with {' or '.join(signed)}",
-            "not expired",
+            "not expired, with a time in exp" if wanted.jwt_require_exp else "not expired",
             f'with a role in the claim "{wanted.jwt_role_claim}"',
         ]
         if wanted.jwt_audience is not None:

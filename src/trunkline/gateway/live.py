@@ -37,10 +37,11 @@ _RETRY = 2_000  # milliseconds after which a browser comes again
 
 @router.get("", summary="The live tables")
 async def list_tables(request: Request) -> Response:
-    """The tables that can be followed, with their columns."""
+    """The live tables and columns that the role of the token may select."""
     gateway: Gateway = request.app.state.gateway
-    await gateway.admit(token_of(request))
-    return Answer([_described(table) for table in await gateway.tables(again=True)])
+    identity = await gateway.admit(token_of(request))
+    tables = await gateway.catalogue.tables(identity.role, again=True)
+    return Answer([_described(table) for table in tables])
 
 
 @router.get("/{table:path}", summary="Follow a table", response_class=Response)
@@ -66,7 +67,7 @@ async def follow(
     """
     gateway: Gateway = request.app.state.gateway
     identity = await gateway.admit(token_of(request))
-    found = await gateway.table(table)
+    found = await gateway.catalogue.find(table)
     asked = None if condition is None else read_json(condition, "condition")
     if not isinstance(asked, dict | None):
         raise Invalid("condition is a JSON object by column.")

@@ -20,7 +20,7 @@ from graphql import (
     validate,
 )
 
-from trunkline.core.errors import BadRequest
+from trunkline.core.errors import BadRequest, Forbidden, TrunklineError
 from trunkline.gateway.problems import formatted
 from trunkline.gateway.reading import read_json
 from trunkline.gateway.selection import measure
@@ -94,12 +94,15 @@ class Prepared:
 async def prepare(asking: Asking, operation: Operation) -> Prepared:
     """Read and check an operation; raises `Refused`."""
     document = _read(operation.query)
-    schema = await asking.gateway.schema()
+    catalogue, role = asking.gateway.catalogue, asking.identity.role
+    schema = await catalogue.schema(role)
     errors = validate(schema, document)
     if errors:  # perhaps of a table that became live just now
-        newest = await asking.gateway.schema(again=True)
+        newest = await catalogue.schema(role, again=True)
         errors = errors if newest is schema else validate(newest, document)
         schema = newest
+    if errors and not validate(await catalogue.schema(None), document):
+        raise _refused(_hidden(role))
     if errors:
         raise Refused(errors)
     chosen = get_operation_ast(document, operation.name)
@@ -128,8 +131,18 @@ def _read(query: str) -> DocumentNode:
     return document
 
 
-def _refused(message: str) -> Refused:
-    return Refused([GraphQLError(message)])
+def _refused(why: str | TrunklineError) -> Refused:
+    cause = None if isinstance(why, str) else why
+    return Refused([GraphQLError(str(why), original_error=cause)])
+
+
+def _hidden(role: str | None) -> Forbidden:
+    """The error for an operation over tables that are not in the schema of the role."""
+    return Forbidden(
+        f'"{role}" may not select from the table of this operation.',
+        hint=f'Have its owner run: grant select on <table> to "{role}";',
+        details={"role": role},
+    )
 
 
 async def run(asking: Asking, prepared: Prepared) -> ExecutionResult:

@@ -33,7 +33,7 @@ from trunkline.gateway.subscribing import Subscribed, subscribe_to
 from trunkline.live.models import Change, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from graphql import GraphQLNamedInputType, GraphQLNullableOutputType, GraphQLResolveInfo
 
@@ -65,9 +65,12 @@ CHANGE = GraphQLEnumType(
 )
 
 
-def build(tables: Sequence[LiveTable]) -> GraphQLSchema:
-    """The schema of these tables."""
-    return _Schema(tables).build()
+def build(tables: Sequence[LiveTable], *, shown: Container[str] | None = None) -> GraphQLSchema:
+    """Build the schema of these tables, or of the relations ``shown`` among them.
+
+    A table has the same names in every schema, whichever other tables that shows.
+    """
+    return _Schema(tables).build(shown)
 
 
 class _Schema:
@@ -80,13 +83,14 @@ class _Schema:
         self._enums: dict[tuple[str, tuple[str, ...]], GraphQLEnumType] = {}
         self._conditions: dict[tuple[str, tuple[str, ...]], GraphQLInputObjectType] = {}
 
-    def build(self) -> GraphQLSchema:
+    def build(self, shown: Container[str] | None) -> GraphQLSchema:
         fields: Fields = {}
         roots = naming.unique((table.name for table in self._tables), naming.camel)
         prefixes = {table.name: self._reserve(table.name) for table in self._tables}
         for table in self._tables:
-            made = _Table(self, table, prefixes[table.name])
-            fields |= made.subscriptions(roots[table.name])
+            if shown is None or table.relation in shown:
+                made = _Table(self, table, prefixes[table.name])
+                fields |= made.subscriptions(roots[table.name])
         return GraphQLSchema(
             query=_query(),
             subscription=GraphQLObjectType("Subscription", fields) if fields else None,
@@ -339,6 +343,11 @@ def _meaning(operator: str, *, array: bool) -> str | None:
     }.get(operator)
 
 
+async def _tables(_root: Any, info: GraphQLResolveInfo[Asking]) -> list[LiveTable]:
+    asking = info.context
+    return await asking.gateway.catalogue.tables(asking.identity.role)
+
+
 async def _present(_root: Any, info: GraphQLResolveInfo[Asking]) -> str:
     ends = await info.context.gateway.platform.broker.ends()
     return Place(ends.incarnation, ends.last_one).token
@@ -370,8 +379,8 @@ def _query() -> GraphQLObjectType:
         {
             "live": GraphQLField(
                 GraphQLNonNull(GraphQLList(GraphQLNonNull(table))),
-                resolve=lambda _root, info: info.context.gateway.tables(),
-                description="The tables that can be subscribed to.",
+                resolve=_tables,
+                description="The live tables that the role of the token may select from.",
             ),
             "eventId": GraphQLField(
                 text,

@@ -29,6 +29,8 @@ class GatewaySettings(Settings):
     """Where whoever signs tokens publishes his keys."""
     jwt_audience: str | None = None
     jwt_issuer: str | None = None
+    jwt_require_exp: bool = False
+    """Refuse tokens that never expire."""
     jwt_role_claim: str = "role"
     jwt_settings: Annotated[dict[str, str], NoDecode] = Field(default_factory=dict)
     """Claims by the settings that policies read: ``app.org_id=org,app.user=sub``."""

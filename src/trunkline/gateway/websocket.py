@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from trunkline.core import telemetry
-from trunkline.core.errors import Invalid, TooMany, TrunklineError
+from trunkline.core.errors import Forbidden, Invalid, TooMany, TrunklineError
 from trunkline.gateway import operations
 from trunkline.gateway.auth import token_in, token_of
 from trunkline.gateway.operations import Operation
@@ -161,7 +161,7 @@ class Conversation:
             raise _Close(4400, "The payload of connection_init is an object")
         try:
             identity = await self._gateway.admit(token_in(payload) or token_of(self._socket))
-        except Unauthenticated as error:
+        except (Unauthenticated, Forbidden) as error:
             raise _Close(4403, f"Forbidden: {error}") from None
         except TrunklineError as error:
             raise _Close(1013, f"Try again later: {error}") from None

@@ -62,14 +62,14 @@ def forbid(role: str) -> Call[bool]:
     return Call("live_forbid", {"role": role}, scalar, safe_to_repeat=True, types={"role": "name"})
 
 
-def tables(relation: str | None = None) -> Call[list[LiveTable]]:
-    """Live tables with their columns."""
+def tables(relation: str | None = None, *, role: str | None = None) -> Call[list[LiveTable]]:
+    """Live tables with their columns; with ``role`` those that this role may select."""
     return Call(
         "live_tables",
-        {"relation": relation},
+        {"relation": relation, "role": role},
         lambda rows: [_table(row) for row in rows],
         safe_to_repeat=True,
-        types=_RELATION,
+        types={**_RELATION, "role": "name"},
     )
 
 

@@ -24,6 +24,8 @@ from trunkline.core.errors import (
     Invalid,
     TrunklineError,
     Unavailable,
+    is_clash,
+    is_shortage,
 )
 from trunkline.live import calls
 from trunkline.live.models import Change, LiveChange
@@ -42,6 +44,9 @@ Settings = tuple[tuple[str, str], ...]
 MOST_AT_ONCE = 100  # settings that are judged with one call
 _CALLS_AT_ONCE = 2  # for one table: slow policies of it must not take all connections
 _TOOK_TOO_LONG = "57014"
+_MEND = (
+    "Have its owner mend the policy: the log of the gateway has the error. Then subscribe again."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +205,7 @@ class Judge:
                 if error.sqlstate == _TOOK_TOO_LONG and len(some) > 1:
                     most = len(some) // 2
                     continue  # one of them may take its time, the others need not wait for it
-                answers = [error] * len(some)
+                answers = [_of_policy(error)] * len(some)
             for (_, few), answer in zip(some, answers, strict=False):
                 if isinstance(answer, TrunklineError):
                     _fail(few, answer, told)
@@ -249,8 +254,18 @@ class Judge:
 
 def _answer(answer: Visible, images: Sequence[str]) -> dict[str, bool] | TrunklineError:
     if answer.visible is None:
-        return DatabaseError(answer.error or "", sqlstate=answer.state)
+        return _of_policy(DatabaseError(answer.error or "", sqlstate=answer.state))
     return dict(zip(images, answer.visible, strict=True))
+
+
+def _of_policy(error: DatabaseError) -> TrunklineError:
+    """What the subscriber learns of a policy that fails: the words of Postgres may tell a row."""
+    if is_clash(error) or is_shortage(error):
+        return Unavailable("the policies of the table cannot be asked now.", hint="Come again.")
+    logger.warning("a policy fails", sqlstate=error.sqlstate, error=telemetry.redact(error.message))
+    if error.sqlstate == _TOOK_TOO_LONG:
+        return Invalid("a policy of the table takes too long for a row.", hint=_MEND)
+    return Invalid("a policy of the table fails for a row.", hint=_MEND)
 
 
 def _note_error(row: LiveRead, told: Told) -> None:

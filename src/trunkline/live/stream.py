@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from trunkline.broker.stream import Heartbeat, Place, Reset, patiently, present_end
 from trunkline.core import telemetry
-from trunkline.core.acting import act_as
+from trunkline.core.acting import acting_as
 from trunkline.core.errors import (
     DatabaseError,
     Invalid,
@@ -22,7 +22,6 @@ from trunkline.core.errors import (
     TrunklineError,
     Unavailable,
 )
-from trunkline.core.execution import translated
 from trunkline.live import calls
 from trunkline.live.hub import MOST_EVENTS, may_ask_for_less
 from trunkline.live.judging import Wanted
@@ -301,9 +300,10 @@ class LiveStream:
         self._hub.used = True
         known = self._mailbox
         table = await self._hub.table(str(known.wanted.relation) if known else self._relation)
-        async with self._db.transaction() as connection:
-            with translated(connection):
-                await act_as(connection, self._role, self._settings)
+        async with (
+            self._db.connection() as connection,
+            acting_as(connection, self._role, self._settings),
+        ):
             made = await self._db.run(
                 calls.subscribe(
                     str(table.oid),

@@ -33,7 +33,7 @@ begin
            where c <> all (allowed) limit 1);
   if bad is not null then
     perform trunkline._raise('TL403', format('%s may not select column "%s" of %s.', quote_ident(new.role), bad, new.relation),
-      format('Have its owner run: grant select on %s to %I;', new.relation, new.role));
+      format('Have its owner run: grant select (%I) on %s to %I;', bad, new.relation, new.role));
   end if;
   bad := (select s.key from jsonb_each(case jsonb_typeof(new.settings) when 'object' then new.settings else '{"": 0}' end) s
            where s.key !~ E'^[A-Za-z_]\\w*(\\.[A-Za-z_]\\w*)+$' or s.key ~* E'^trunkline\\.' or jsonb_typeof(s.value) <> 'string' limit 1);
