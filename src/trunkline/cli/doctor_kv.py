@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trunkline.kv.models import KvStatus
 
 _WITHIN = timedelta(minutes=10)  # after which a peer that follows should have said something
+_LOCKED_FOR = timedelta(seconds=10)  # that a key may wait for a transaction
 _LOOK = "Look: trunkline kv status"
 _RUN = "Keep `trunkline up` running"
 
@@ -38,7 +39,7 @@ def check_kv(connection: psycopg.Connection[Any], *, far_behind: int) -> Iterato
         return
     troubles = [*_clock(connection, peers), *_held(connection)]
     for peer in peers:
-        troubles += [*_from(peer, far_behind), *_to(peer)]
+        troubles += [*_from(peer, far_behind), *_waiting(peer), *_to(peer)]
     yield from troubles
     if not troubles:
         near = f"{counted(len(peers), 'peer')}, none far behind" if peers else "it stands alone"
@@ -82,7 +83,7 @@ def _held(connection: psycopg.Connection[Any]) -> Iterator[Finding]:
     from trunkline.core.execution import execute
     from trunkline.kv import parade_calls
 
-    if held := execute(connection, parade_calls.held()):
+    if held := [key for key in execute(connection, parade_calls.held()) if key.reason == "clock"]:
         ahead = max(key.stamped_for for key in held) - datetime.now(UTC)
         yield Finding(
             "kv",
@@ -114,6 +115,24 @@ def _from(peer: KvStatus, far_behind: int) -> Iterator[Finding]:
             f" {'is' if peer.behind == 1 else 'are'} not here yet; all of it was here {since} ago"
         )
         yield Finding("kv", State.WARN, found, f"{_RUN} here. {_LOOK}")
+
+
+def _waiting(peer: KvStatus) -> Iterator[Finding]:
+    """Does an open transaction here keep changes of the peer from being applied?"""
+    from trunkline.core.doctor import Finding, State, duration_text
+
+    if peer.waiting_since is None:
+        return
+    waited = datetime.now(UTC) - peer.waiting_since
+    if waited > _LOCKED_FOR:
+        yield Finding(
+            "kv",
+            State.WARN,
+            f"{counted(peer.waiting, 'key')} of {peer.instance}"
+            f" {'waits' if peer.waiting == 1 else 'wait'} for a lock here, the first for"
+            f" {duration_text(waited)}: held by {peer.waits_for or 'an unknown transaction'}",
+            "End that transaction: select pg_terminate_backend(PID). All other keys are replicated.",
+        )
 
 
 def _to(peer: KvStatus) -> Iterator[Finding]:

@@ -19,7 +19,10 @@ Zone = Annotated[str, typer.Argument(metavar="ZONE", help="The zone.")]
 Shard = Annotated[str, typer.Argument(metavar="SHARD", help="The shard.")]
 PolicyName = Annotated[str, typer.Argument(metavar="POLICY", help="The policy.")]
 
-_STATUS = ("instance", "state", "behind", "level_at", "unconfirmed", "asked_at", "skew", "error")
+_STATUS = (
+    *("instance", "state", "behind", "level_at", "unconfirmed", "asked_at", "skew", "error"),
+    *("waiting", "waiting_since", "waits_for"),
+)
 _TOPOLOGY = "See which there are: trunkline kv topology"
 _ALONE = "This database stands alone: it belongs to no parade."
 
@@ -181,7 +184,7 @@ def status(invocation: Invocation) -> None:
 
 
 def held(invocation: Invocation) -> None:
-    """Keys that wait because the clock that stamped them is too far ahead."""
+    """Changes of other zones that wait here: for their time, or for a lock."""
     from trunkline.kv import parade_calls
 
     with invocation.session() as session:

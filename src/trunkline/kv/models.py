@@ -92,16 +92,23 @@ class KvStatus:
     skew: timedelta | None
     """By how much the clock here is ahead of theirs."""
     error: str | None
+    waiting: int = 0
+    """Keys of theirs that are here but wait for a transaction that holds the key."""
+    waiting_since: datetime | None = None
+    waits_for: str | None = None
+    """The transactions that hold them."""
 
 
 @dataclass(frozen=True, slots=True)
 class KvHeld:
-    """A key that waits for its time."""
+    """A change of another zone that waits here: for its time, or for a lock."""
 
     namespace: str
     key: str
     stamped_for: datetime
     held_at: datetime
+    reason: str = "clock"
+    """clock: the stamp is too far in the future; lock: an open transaction holds the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +133,8 @@ class Pulled:
     up_to: int | None
     state: dict[str, Any] | None
     clock: int
+    waiting: int = 0
+    """Keys that wait here for a lock, of every peer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +158,12 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What became of states that were told."""
+    """What became of states of another instance."""
 
     applied: int
     held: int
     clock: int
+    waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True)

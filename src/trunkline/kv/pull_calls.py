@@ -178,6 +178,11 @@ def bucket(instance: str, origin: int, buckets: int, chosen: Sequence[int]) -> C
     )
 
 
+def release() -> Call[bool]:
+    """Apply what waits for its time or for a lock; whether there is more that can be applied."""
+    return Call("kv_release", {}, scalar, safe_to_repeat=True)
+
+
 def take(resource: str, process: UUID) -> Call[int | None]:
     """Own what only one process may do: the epoch, or None when another does it."""
     return Call(

@@ -56,6 +56,7 @@ class Place:
     read_at: int
     up_to: int
     state: dict[str, Any]
+    waiting: bool = False  # keys that are stored here wait for a lock
 
 
 class Puller(Service):
@@ -134,6 +135,8 @@ class Puller(Service):
             if not moved or self._place is not place:
                 break
             self._most = min(_MOST, self._most * 2)
+        if place.waiting:
+            await self._db.run(calls.release())
         if not done and time.monotonic() - self._compared_at > _COMPARE_EVERY:
             mended = await self.compare()
             logger.info("kv copies compared", instance=self.peer.instance, mended=mended)
@@ -285,6 +288,7 @@ class Puller(Service):
             self._place = None
             raise
         place.read_at, place.up_to, place.state = done.clock, up_to, state
+        place.waiting = place.waiting or done.waiting > 0
         if done.held:
             logger.warning(
                 "kv keys from a clock too far ahead are held back",
@@ -311,7 +315,7 @@ class Puller(Service):
             self._place = None  # begin again: the other may be whole by now, or another life
         else:
             mine = await self._db.run(calls.pulled(self.peer.instance))
-            place.read_at = mine.clock
+            place.read_at, place.waiting = mine.clock, mine.waiting > 0
             if mine.life != place.life:  # another peer has forgotten us
                 self._place = None
                 return

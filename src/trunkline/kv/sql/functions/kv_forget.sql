@@ -39,6 +39,7 @@ begin
   with due as (
     select e.namespace, e.key from trunkline.kv_entry e
      where e.dead_at <= until and e.namespace <> 'parade'
+       and not exists (select from trunkline.kv_held h where h.namespace = e.namespace and h.key = e.key)  -- it may be older
        and (confirmed is null or case when e.xid_space = life.xid_space then pg_visible_in_snapshot(e.xid, seen) else confirmed >= life.began_after end)
      limit 1000 for update skip locked),
   removed as (

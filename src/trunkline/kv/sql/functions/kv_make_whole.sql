@@ -3,7 +3,7 @@
    changes since then have left, all keys stay.  What stays is told to the peers.
    Returns whether the copy is whole now; in a life that is so already nothing is done. */
 create or replace function trunkline.kv_make_whole()
-returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare
   life trunkline.kv_life := trunkline._kv_life();
   peer record;
@@ -39,6 +39,7 @@ begin
       returning e.namespace, e.key)
     delete from trunkline.kv_counter c using gone g where c.namespace = g.namespace and c.key = g.key;
     drop table pg_temp._kv_unseen;
+    delete from trunkline.kv_held h where h.held_at < life.began_at;
   end if;
   perform trunkline._kv_note(k.namespace, k.keys, life.origin)
      from (select e.namespace, array_agg(e.key) as keys from trunkline.kv_entry e where trunkline._kv_doubtful(e, life) group by e.namespace) k;
