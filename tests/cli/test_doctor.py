@@ -406,6 +406,13 @@ def test_a_parade_that_does_not_know_which_of_it_this_is_is_told(
             "warn",
             "1 key is held back: the clock that stamped it is up to 2 days ahead",
         ),
+        (
+            "insert into trunkline.kv_held select 'default', 'k', (state ->> 'origin')::bigint, 1,"
+            " '{}', now() - interval '3 minutes', 'lock' from trunkline.cursor"
+            " where state ? 'origin'",
+            "warn",
+            "1 key of west/main waits for a lock here, the first for 3 minutes: held by",
+        ),
         ("update trunkline.kv_life set whole = false", "warn", "this copy is not whole"),
     ],
 )

@@ -131,7 +131,7 @@ def _waiting(peer: KvStatus) -> Iterator[Finding]:
             f"{counted(peer.waiting, 'key')} of {peer.instance}"
             f" {'waits' if peer.waiting == 1 else 'wait'} for a lock here, the first for"
             f" {duration_text(waited)}: held by {peer.waits_for or 'an unknown transaction'}",
-            "End that transaction: select pg_terminate_backend(PID). All other keys are replicated.",
+            "End it: select pg_terminate_backend(PID). All other keys are replicated.",
         )
 
 
