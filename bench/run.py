@@ -12,16 +12,15 @@ from argparse import ArgumentParser, Namespace
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING
 
 import psycopg
-from psycopg import sql
 from rich.console import Console
 
 from bench.picture import draw
 from trunkline.core import migrate
-from trunkline.core.embedded import SUPERUSER, Server
+from trunkline.core.embedded import DATABASE, SUPERUSER, Server
+from trunkline.core.tcp import Address
 from trunkline.log.bench.report import curves, table
 
 if TYPE_CHECKING:
@@ -99,9 +98,11 @@ def _database(dsn: str | None, *, tcp: bool) -> Iterator[str]:
     home = Path(tempfile.mkdtemp(prefix="trunkline-bench-"))
     home.chmod(0o755)  # the server may run as another account
     try:
-        port = _free_port() if tcp else None
-        with Server(home, "bench", settings=SETTINGS, tcp_port=port).use() as target:
-            yield _by_tcp(target.dsn, port) if port else target.dsn
+        listen = Address("127.0.0.1", _free_port()) if tcp else None
+        with Server(home, "bench", settings=SETTINGS, listen=listen).use() as target:
+            assert target.server is not None
+            password = target.server.password() if listen else ""
+            yield listen.dsn(DATABASE, SUPERUSER, password) if listen else target.dsn
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -109,15 +110,6 @@ def _database(dsn: str | None, *, tcp: bool) -> Iterator[str]:
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as found:
         return int(found.getsockname()[1])
-
-
-def _by_tcp(dsn: str, port: int) -> str:
-    """The same server by TCP, which wants a password."""
-    password = token_hex()
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("alter role current_user password {}").format(password))
-        database = connection.info.dbname
-    return f"postgresql://{SUPERUSER}:{password}@127.0.0.1:{port}/{database}"
 
 
 def _warm_up(dsn: str) -> None:

@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
+from tests.cli.conftest import Start, answer_of
 
 from trunkline.core import migrate
 from trunkline.version import __version__
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.cli.conftest import Cli
 
 
@@ -133,3 +137,24 @@ def test_a_setting_that_makes_no_sense_is_refused(cli: Cli) -> None:
     assert refused.code == 2
     assert "interval" in refused.err
     assert cli("db", "config", "set", "no.such", "1").code == 3
+
+
+def test_psql_is_opened_on_the_database(dsn: str, start: Start) -> None:
+    asked = answer_of(start("db", "psql", "-XAt", "-c", "select current_database()", "--dsn", dsn))
+    assert asked.code == 0
+    assert asked.out.strip() == conninfo_to_dict(dsn)["dbname"]
+    assert answer_of(start("db", "psql", "--dsn", dsn, "-c", "nonsense")).code == 1
+
+
+def test_psql_gets_the_password_where_no_other_user_sees_it(tmp_path: Path, start: Start) -> None:
+    fake = tmp_path / "psql"
+    fake.write_text('#!/bin/sh\necho "$@"\necho "password: $PGPASSWORD"\n')
+    fake.chmod(0o755)
+    words = ("db", "psql", "--dsn", "postgresql://me:secret@host/app", "-l")
+    told = answer_of(start(*words, TRUNKLINE_PG_BIN=str(tmp_path)))
+    assert told.out == "user=me dbname=app host=host -l\npassword: secret\n"
+
+
+def test_a_missing_psql_is_answered_with_the_way_to_get_one(tmp_path: Path, start: Start) -> None:
+    missing = answer_of(start("db", "psql", "--dsn", "host=x", TRUNKLINE_PG_BIN=str(tmp_path)))
+    assert (missing.code, "no psql was found" in missing.err) == (1, True)

@@ -75,6 +75,7 @@ def test_every_command_that_prints_rows_has_all_formats() -> None:
         if not names and path[0] in {"db", "log", "up", "doctor", "demo"}:
             silent.add(" ".join(path))
     assert silent == {
+        "db psql",
         "db sql",
         "db uninstall",
         "log dead discard",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import socket
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -14,6 +16,8 @@ from trunkline.testing import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.cli.conftest import Cli
 
 
 def test_it_maintains_until_told_to_stop(
@@ -79,3 +83,29 @@ def test_a_database_without_the_schema_is_refused_or_given_it(bare_dsn: str, sta
     assert process.stdout.readline()
     process.send_signal(signal.SIGINT)  # as soon as it has spoken
     assert answer_of(process).code == 0
+
+
+def test_it_lets_programs_in_over_tcp(home: Path, start: Start) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as found:
+        listen = f"127.0.0.1:{found.getsockname()[1]}"
+    process = start("up", "--instance", "shop", "--listen", listen, TRUNKLINE_HOME=str(home))
+    assert process.stdout is not None
+    dsn = process.stdout.readline().strip()
+    assert f"@{listen}/trunkline" in dsn
+    with psycopg.connect(dsn) as connection:
+        connection.execute("select trunkline.log_create('orders')")
+    listed = answer_of(start("log", "list", "--instance", "shop", TRUNKLINE_HOME=str(home)))
+    assert listed.rows[0]["topic"] == "orders"
+    process.send_signal(signal.SIGTERM)
+    answer = answer_of(process)
+    assert answer.code == 0
+    password = dsn.split(":")[2].split("@")[0]
+    assert f"jdbc:postgresql://{listen}/trunkline?user=postgres&password={password}" in answer.err
+    assert answer.err.count(password) == 1
+
+
+def test_only_the_embedded_server_listens_and_only_on_loopback(cli: Cli) -> None:
+    named = cli("up", "--listen", "127.0.0.1:15432")
+    assert (named.code, "--listen is for the embedded server" in named.err) == (2, True)
+    remote = cli("up", "--listen", "0.0.0.0:15432")
+    assert (remote.code, "loopback only" in remote.err) == (2, True)

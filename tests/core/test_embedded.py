@@ -23,9 +23,10 @@ from tests.fixtures.postgres import temporary_home
 from trunkline.core import embedded
 from trunkline.core.binaries import Account, find_account, find_binaries
 from trunkline.core.embedded import Server
-from trunkline.core.errors import BadRequest, Unavailable
+from trunkline.core.errors import BadRequest, Conflict, Unavailable
 from trunkline.core.postmaster import postmaster_of
 from trunkline.core.settings import Settings
+from trunkline.core.tcp import Address, read_address
 from trunkline.testing import eventually
 
 if TYPE_CHECKING:
@@ -147,20 +148,49 @@ def test_the_server_listens_on_its_private_socket_only(server: Server) -> None:
         assert stat.S_IMODE(server.directory.stat().st_mode) == 0o700
 
 
-def test_a_server_that_listens_on_tcp_wants_a_password_there(
+def free_address() -> Address:
+    with closing(socket.create_server(("127.0.0.1", 0))) as found:
+        return Address("127.0.0.1", found.getsockname()[1])
+
+
+def test_a_server_that_listens_on_tcp_wants_its_password_there(
     made_home: Path, bin_dir: Path | None
 ) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as found:
-        port = found.getsockname()[1]
-    with Server(made_home, bin_dir=bin_dir, tcp_port=port).use() as target:
-        tcp = f"host=127.0.0.1 port={port} user=postgres dbname=trunkline"
-        with pytest.raises(psycopg.OperationalError, match="password"):
-            psycopg.connect(tcp)
-        with psycopg.connect(target.dsn, autocommit=True) as connection:
-            connection.execute("alter role postgres password 'secret'")
-        assert ask(f"{tcp} password=secret", "select inet_server_port()") == port
-        with psycopg.connect(target.dsn, autocommit=True) as connection:
-            connection.execute("alter role postgres password null")
+    address = free_address()
+    server = Server(made_home, bin_dir=bin_dir, listen=address)
+    with server.use() as target:
+        for wrong in ("", "wrong"):
+            with pytest.raises(psycopg.OperationalError, match="password"):
+                psycopg.connect(address.dsn("trunkline", "postgres", wrong))
+        dsn = address.dsn("trunkline", "postgres", server.password())
+        assert ask(dsn, "select inet_server_port()") == address.port
+        stored = "select rolpassword from pg_authid where rolname = 'postgres'"
+        assert ask(target.dsn, stored).startswith("SCRAM-SHA-256$")
+        assert stat.S_IMODE((server.directory / "password").stat().st_mode) == 0o600
+        assert server.password() not in server.log_tail(100)
+        with embedded.use(made_home, bin_dir=bin_dir) as other:  # by the socket of the same server
+            assert ask(other.dsn, "select inet_server_port()") is None
+
+    with server.use():  # a saved connection works again
+        assert ask(dsn, "select 1") == 1
+
+
+def test_a_running_server_is_not_restarted_to_listen(server: Server) -> None:
+    with server.use() as target:
+        with pytest.raises(Conflict, match="runs already and does not listen on"):
+            Server(server.home, listen=free_address()).use()
+        assert ask(target.dsn, "select 1") == 1
+
+
+def test_an_address_is_on_loopback() -> None:
+    assert read_address("127.0.0.1:15432") == Address("127.0.0.1", 15432)
+    assert str(read_address("[::1]:15432")) == "[::1]:15432"
+    for wrong in ("15432", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:65536", "::1:15432", ""):
+        with pytest.raises(BadRequest, match="HOST:PORT"):
+            read_address(wrong)
+    for remote in ("0.0.0.0:15432", "[::]:15432", "192.168.0.1:15432", "example.com:15432"):
+        with pytest.raises(BadRequest, match="loopback only"):
+            read_address(remote)
 
 
 def test_text_is_utf8_in_the_c_locale(server: Server) -> None:

@@ -1,5 +1,8 @@
 """``trunkline db``: the schema in the database, and its settings."""
 
+import os
+import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -92,6 +95,36 @@ def print_sql(_invocation: Invocation) -> None:
     from trunkline.core import migrate
 
     sys.stdout.write(migrate.script())
+
+
+@command(
+    app, example="trunkline db psql -c 'select * from trunkline.log_list()'", passes_options=True
+)
+def psql(
+    invocation: Invocation,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="For psql, as they are.")
+    ] = None,
+) -> None:
+    """Open psql on the database; the embedded server runs as long as it is open."""
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    from trunkline.core import migrate
+    from trunkline.core.binaries import find_psql
+
+    program = find_psql(invocation.settings().pg_bin)
+    with invocation.target() as target:
+        if target.server is not None:
+            migrate.install(target.dsn)
+        place = conninfo_to_dict(target.dsn)
+        password = place.pop("password", None)  # the list of processes would show it
+        with subprocess.Popen(
+            [program, make_conninfo("", **place), *(arguments or ())],
+            env={**os.environ, **({"PGPASSWORD": str(password)} if password else {})},
+        ) as process:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # control-C is for psql
+            code = process.wait()
+    raise typer.Exit(code)
 
 
 @command(app, example="trunkline db uninstall --yes")

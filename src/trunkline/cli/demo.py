@@ -42,10 +42,7 @@ def demo(
         float, typer.Option(metavar="N", min=1, help="About how long it takes.")
     ] = 15.0,
 ) -> None:
-    """Run a demo of everything that checks itself, in about 30 seconds.
-
-    Parts whose packages are missing are left out: trunkline[spark,webhooks] has all of them.
-    """
+    """Run a demo that checks itself, in about 30 s; it skips parts that need missing packages."""
     from trunkline.demo.figures import Amount
 
     amount = Amount(_PER_SECOND, seconds * _SHARE, _ONCE if once else None)

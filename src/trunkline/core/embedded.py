@@ -7,43 +7,49 @@
                      /start.lock    held exclusively while somebody starts or stops the server
                      /users.lock    held shared by every process that uses the server
                      /watcher.lock  held by the process that `watcher` starts
+                     /password      of the superuser over TCP, once that was asked for
     <home>/postgres-<version>/      a copy of the wheel's binaries, only where it is needed
 
 A process that leaves and gets `users.lock` exclusively was the last user and stops the server. The
 kernel drops the locks of a killed user, and the watcher then stops the server within a few seconds.
 Both joining and leaving happen under `start.lock`.
 
-Authentication is trust, but only over a Unix socket in a directory that is closed to others; TCP,
-where it is asked for, takes a password, and nobody has one at first. What is run, and as whom, is
-told in `binaries`.
+Authentication is trust, but only over a Unix socket in a directory that is closed to others. TCP is
+off unless it is asked for, stays on loopback and takes a password (see `tcp`). `binaries` says what
+is run, and as which account.
 """
 
 from __future__ import annotations
 
 import atexit
 import fcntl
-import hashlib
 import os
 import re
 import shlex
-import shutil
 import signal
-import tempfile
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
 import psycopg
 from psycopg import sql
 
-from trunkline.core import watcher
+from trunkline.core import server_log, watcher
 from trunkline.core.binaries import Account, Binaries, find_account, find_binaries, run
-from trunkline.core.directories import insist_on_owner, lock_file, make_directory
-from trunkline.core.errors import BadRequest, Unavailable
+from trunkline.core.directories import (
+    insist_on_owner,
+    lock_file,
+    make_directory,
+    socket_directory,
+)
+from trunkline.core.errors import BadRequest, Conflict, Unavailable
+from trunkline.core.initdb import initialise
 from trunkline.core.postmaster import defuse_pidfile, postmaster_of, wait
+from trunkline.core.server_log import failure
 from trunkline.core.settings import Settings, find_dsn
+from trunkline.core.tcp import Address, keep_password, set_password
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,21 +60,10 @@ if TYPE_CHECKING:
 DATABASE = "trunkline"
 SUPERUSER = "postgres"
 
-# Written into postgresql.conf when the data directory is made, so that people may edit them.
-DEFAULTS = {
-    "shared_buffers": "256MB",
-    "max_wal_size": "4GB",
-    "max_connections": "200",
-    "max_prepared_transactions": "20",
-    "jit": "off",
-}
-
 _PORT = 5432  # only a part of the socket's name, unless a server listens on TCP
-_LONGEST_SOCKET = 100  # bytes; Linux takes 107, macOS 103
 _START_SECONDS = 60
 _STOP_SECONDS = 60
 _ORPHAN_SECONDS = 15
-_LONGEST_LOG = 10_000_000  # bytes, then it is set aside at the next start
 
 
 class Target:
@@ -118,12 +113,14 @@ def use(
     *,
     bin_dir: Path | None = None,
     settings: Mapping[str, str] | None = None,
+    listen: Address | None = None,
 ) -> Target:
     """Join the users of an embedded server, starting it where it does not run.
 
-    `settings` are server settings; they count only for the process that starts the server.
+    `settings` are server settings; they count only for the process that starts the server. A server
+    that runs without the address to `listen` on is a `Conflict`.
     """
-    return Server(home, instance, bin_dir=bin_dir, settings=settings).use()
+    return Server(home, instance, bin_dir=bin_dir, settings=settings, listen=listen).use()
 
 
 class Server:
@@ -136,9 +133,9 @@ class Server:
         *,
         bin_dir: Path | None = None,
         settings: Mapping[str, str] | None = None,
-        tcp_port: int | None = None,
+        listen: Address | None = None,
     ):
-        """``tcp_port``: listen there on loopback as well; who comes that way needs a password."""
+        """``listen``: take connections over TCP there as well, with `password`."""
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,63}", instance):
             raise BadRequest(
                 f"{instance!r} cannot name an instance.",
@@ -150,7 +147,7 @@ class Server:
         self.directory = self.home / instance
         self._bin_dir = bin_dir
         self._settings = dict(settings or {})
-        self._tcp_port = tcp_port
+        self._listen = listen
 
     @property
     def data(self) -> Path:
@@ -158,8 +155,12 @@ class Server:
         return self.directory / "data"
 
     @property
+    def _port(self) -> int:
+        return self._listen.port if self._listen else _PORT
+
+    @property
     def _socket(self) -> str:
-        return f".s.PGSQL.{self._tcp_port or _PORT}"
+        return f".s.PGSQL.{self._port}"
 
     @property
     def log(self) -> Path:
@@ -176,18 +177,19 @@ class Server:
         postmaster = postmaster_of(self.data)
         sockets = (postmaster and postmaster.sockets) or self._sockets()
         place = quote(sockets, safe="/")
-        port = self._tcp_port or _PORT
+        port = (postmaster and postmaster.port) or self._port
         # or libpq would go to that address instead
         address = "&hostaddr=" if os.environ.get("PGHOSTADDR") else ""
         name = quote(database, safe="")
         return f"postgresql://{SUPERUSER}@/{name}?host={place}&port={port}{address}"
 
+    def password(self) -> str:
+        """The superuser's password over TCP."""
+        return keep_password(self.directory / "password", find_account(self.data, self.directory))
+
     def log_tail(self, lines: int = 20) -> str:
         """The last lines of the server's log."""
-        with suppress(OSError), self.log.open("rb") as file:
-            file.seek(max(0, self.log.stat().st_size - 400 * lines))
-            return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
-        return ""
+        return server_log.tail(self.log, lines)
 
     def use(self) -> Target:
         """Join the users: start the server and make the database where they are missing."""
@@ -196,6 +198,8 @@ class Server:
             try:
                 self._start(account)
                 self._create_database()
+                if self._listen:
+                    self._open_to_tcp(self._listen)
                 self._ensure_watcher(account)
             except BaseException:
                 self._leave(users)
@@ -282,7 +286,7 @@ class Server:
             return
         binaries = self._binaries(account)
         if not (self.data / "PG_VERSION").exists():
-            self._initialise(binaries, account)
+            initialise(self.data, self.log, binaries, SUPERUSER, account)
         defuse_pidfile(self.data)
         sockets = Path(self._sockets())
         if sockets != self.directory:
@@ -290,7 +294,7 @@ class Server:
             insist_on_owner(sockets, account)
         for leftover in (self._socket, f"{self._socket}.lock"):
             (sockets / leftover).unlink(missing_ok=True)
-        self._set_log_aside()
+        server_log.set_aside(self.log)
         self._launch(binaries, account)
 
     def _settle(self) -> bool:
@@ -300,7 +304,8 @@ class Server:
             if postmaster.ready:
                 return True
             if time.monotonic() > give_up:
-                self._fail(f"the server is {postmaster.status or 'starting'} for too long")
+                state = postmaster.status or "starting"
+                raise failure(f"the server is {state} for too long", self.log)
             time.sleep(0.02)
         return False
 
@@ -312,7 +317,7 @@ class Server:
             postmaster.send(how)
             if wait(lambda: not self.running, seconds=_STOP_SECONDS):
                 return
-        self._fail("the server does not stop")
+        raise failure("the server does not stop", self.log)
 
     def _binaries(self, account: Account | None) -> Binaries:
         made_by = self.data / "PG_VERSION"
@@ -320,32 +325,11 @@ class Server:
         binaries = find_binaries(self._bin_dir, major=major)
         return binaries.within_reach(account, home=self.home) if account else binaries
 
-    def _initialise(self, binaries: Binaries, account: Account | None) -> None:
-        fresh = self.directory / "data.new"
-        shutil.rmtree(fresh, ignore_errors=True)
-        words = ["--auth-local=trust", "--auth-host=scram-sha-256", f"--username={SUPERUSER}"]
-        words += ["--encoding=UTF8", "--no-locale", "--no-instructions"]
-        done = run([binaries.directory / "initdb", "-D", fresh, *words], account=account)
-        if done.returncode != 0:
-            self._fail("the database cannot be made", account=account, said=done.stderr)
-        configuration = os.open(
-            fresh / "postgresql.conf", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
-        )
-        with os.fdopen(configuration, "a") as file:
-            file.write("\n# Trunkline's defaults; edit them freely\n")
-            file.writelines(f"{name} = '{value}'\n" for name, value in DEFAULTS.items())
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            fresh.rename(self.data)
-        except OSError as error:
-            self._fail(f"{self.data} is in the way", said=f"{error.strerror}\n")
-
     def _launch(self, binaries: Binaries, account: Account | None) -> None:
         settings = {
             **self._settings,
-            "listen_addresses": "127.0.0.1" if self._tcp_port else "",
-            "port": str(self._tcp_port or _PORT),
+            "listen_addresses": self._listen.host if self._listen else "",
+            "port": str(self._port),
             "unix_socket_directories": f'"{self._sockets()}"',
             "unix_socket_permissions": "0700",
         }
@@ -358,7 +342,8 @@ class Server:
             # Children of a killed server notice its death only when they next look.
             orphans = "is still in use" in self.log_tail(3)
             if not orphans or time.monotonic() > give_up:
-                self._fail("the server does not start", account=account, said=done.stderr)
+                what = "the server does not start"
+                raise failure(what, self.log, account=account, said=done.stderr)
             time.sleep(0.1)
 
     def _create_database(self) -> None:
@@ -366,6 +351,18 @@ class Server:
             known = connection.execute("select 1 from pg_database where datname = %s", [DATABASE])
             if known.fetchone() is None:
                 connection.execute(sql.SQL("create database {}").format(sql.Identifier(DATABASE)))
+
+    def _open_to_tcp(self, address: Address) -> None:
+        """Give the superuser a password; a server that runs elsewhere is not restarted."""
+        postmaster = postmaster_of(self.data)
+        if postmaster is None or Address(postmaster.listens, postmaster.port) != address:
+            name = self.directory.name
+            raise Conflict(
+                f'the server "{name}" runs already and does not listen on {address}.',
+                hint="End the programs that use it, and start this one first.",
+            )
+        with self._connected() as connection:
+            set_password(connection, SUPERUSER, self.password())
 
     def _connected(self) -> psycopg.Connection[TupleRow]:
         give_up = time.monotonic() + _START_SECONDS
@@ -376,31 +373,10 @@ class Server:
                 # Ready by its pid file, it may still be recovering from the crash of a child.
                 recovering = "the database system is" in str(error)
                 if not recovering or time.monotonic() > give_up:
-                    self._fail("the server takes no connection", said=str(error))
+                    raise failure(
+                        "the server takes no connection", self.log, said=str(error)
+                    ) from error
             time.sleep(0.1)
 
     def _sockets(self) -> str:
-        """Where the socket is: beside the data, or in a short place when that path is too long.
-
-        libpq takes a comma for the end of a host name.
-        """
-        short = f"trunkline-{hashlib.sha256(os.fsencode(self.data)).hexdigest()[:16]}"
-        places = [self.directory, Path(tempfile.gettempdir()) / short, Path("/tmp") / short]  # noqa: S108
-        for place in places:
-            fits = len(os.fsencode(place / self._socket)) <= _LONGEST_SOCKET
-            if fits and "," not in str(place):
-                return str(place)
-        return str(places[-1])
-
-    def _set_log_aside(self) -> None:
-        with suppress(FileNotFoundError):
-            if self.log.stat().st_size > _LONGEST_LOG:
-                self.log.replace(self.log.with_suffix(".log.1"))
-
-    def _fail(self, what: str, *, account: Account | None = None, said: str = "") -> NoReturn:
-        hint = "Look there, or give the DSN of another server (TRUNKLINE_DSN)."
-        if account is not None:
-            hint += f" It runs as {account.name}, who must be able to reach {self.directory}."
-        tail = self.log_tail(8)
-        text = "\n".join(part.strip() for part in (said, tail and f"{self.log}:\n{tail}") if part)
-        raise Unavailable(f"{what}:\n{text}\n", hint=hint, details={"log": str(self.log)})
+        return socket_directory(self.directory, self.data, self._socket)

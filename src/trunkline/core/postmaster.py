@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Postmaster:
-    """A living main process. `status` is starting, ready, stopping or empty (very early)."""
+    """A living main process. `status` is starting, ready, stopping or empty (very early).
+
+    `listens` is the first address on which it takes TCP, or empty.
+    """
 
     pid: int
+    port: int
     sockets: str
+    listens: str
     status: str
 
     @property
@@ -86,7 +91,10 @@ def _read(data: Path) -> Postmaster | None:
     except (OSError, ValueError, IndexError):
         return None
     lines += [""] * 8
-    return Postmaster(pid, sockets=lines[4].strip(), status=lines[7].strip()) if pid > 0 else None
+    if pid <= 0:
+        return None
+    _, _, _, port, sockets, listens, _, status, *_ = (line.strip() for line in lines)
+    return Postmaster(pid, int(port) if port.isdigit() else 0, sockets, listens, status)
 
 
 def _command_of(pid: int) -> str:
