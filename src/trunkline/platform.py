@@ -43,8 +43,9 @@ class Platform:
         )
         self._target = target
         self._closing: asyncio.Task[None] | None = None
-        self._lease = ProcessLease(self.db, name=name)
         self._listener = Listener(self.db.connect)
+        self._lease = ProcessLease(self.db, name=name, listener=self._listener)
+        self._listener.attend = self._lease.attend
         self._notifier = Notifier(self.db.connect)
         self.log = Log(self.db, lease=self._lease, listener=self._listener, notifier=self._notifier)
         self.broker = Broker(self.db, lease=self._lease, listener=self._listener)

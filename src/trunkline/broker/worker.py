@@ -155,8 +155,9 @@ class HandlerWorker:
         stopped.add_done_callback(lambda _: self._woken.set())
         process = await self._lease.hold()
         try:
-            async with cut_off(GOODBYE_WITHIN, after=stopped):
-                await self._serve(process, stopped)
+            with self._lease.departures(self._rejoin_now):
+                async with cut_off(GOODBYE_WITHIN, after=stopped):
+                    await self._serve(process, stopped)
         finally:
             stopped.cancel()
             await self._finish(process)
@@ -222,6 +223,10 @@ class HandlerWorker:
         if not came and has_all and all(lane.idle for lane in self._lanes.values()):
             self.quiet.send(None)
         return came
+
+    def _rejoin_now(self) -> None:
+        self._rejoin_at = 0.0
+        self._woken.set()
 
     def _heard(self, key: str) -> None:
         """Something came for the lanes that the last part of the key names; if none, for all."""
@@ -320,8 +325,7 @@ class HandlerWorker:
         lane.woken.set()
         if self._lanes.get(lane.number) is lane:
             del self._lanes[lane.number]
-            self._rejoin_at = 0.0
-            self._woken.set()
+            self._rejoin_now()
 
     async def _work(self, lane: Lane) -> None:
         """The task of a lane: handle what is there, in order, until the lane ends."""

@@ -12,7 +12,8 @@ and with it the whole transaction. If it has not, the row lock keeps it from mov
 transaction ends: a hand-over waits. So at any time at most one process can acknowledge, whatever
 clocks, pauses and networks do; time only decides how soon somebody else may try.
 
-Expiry is judged by the server's clock alone.
+Expiry is judged by the server's clock alone. A process that is killed does not have to be waited for
+so long: its session ends with it, which others see within about a second (`Presence`).
 """
 
 from __future__ import annotations
@@ -21,19 +22,24 @@ import asyncio
 import os
 import socket
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from trunkline.core import telemetry
 from trunkline.core.calls import Call, nothing, scalar
 from trunkline.core.errors import NotFound, TrunklineError, Unavailable
+from trunkline.core.presence import WATCH_EVERY, Presence
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from datetime import datetime, timedelta
 
+    import psycopg
+
     from trunkline.core.db import AsyncDb
+    from trunkline.core.listen import Listener, Subscription
 
 logger = telemetry.get_logger(__name__)
 
@@ -73,12 +79,21 @@ def default_name() -> str:
 
 
 class ProcessLease:
-    """The lease of this process, held from the first `hold` until `close`."""
+    """The lease of this process, held from the first `hold` until `close`.
 
-    def __init__(self, db: AsyncDb, *, name: str | None = None):
+    With a ``listener`` it is tied to the session of that, and the leases of others are watched.
+    """
+
+    def __init__(
+        self, db: AsyncDb, *, name: str | None = None, listener: Listener | None = None
+    ):
         self.process = uuid4()
         self.name = name or default_name()
+        self.presence = Presence(self.process)
         self._db = db
+        self._listener = listener
+        self._heard: Subscription | None = None
+        self._departed: list[Callable[[], None]] = []
         self._renew_after = 0.0
         self._owed: list[Call[None]] = []
         self._task: asyncio.Task[None] | None = None
@@ -90,7 +105,30 @@ class ProcessLease:
             if self._task is None:
                 await self.renew()
                 self._task = asyncio.create_task(self._keep(), name="lease")
+                if self._listener is not None:
+                    self._heard = self._listener.subscribe("lease:", self._tell_departure)
+                    self._listener.add(self._heard)
         return self.process
+
+    async def attend(self, session: psycopg.AsyncConnection[Any]) -> float:
+        """What the listener runs on its session: `Presence.attend`, while the lease is held."""
+        return WATCH_EVERY if self._task is None else await self.presence.attend(session)
+
+    @contextmanager
+    def departures(self, tell: Callable[[], None]) -> Iterator[None]:
+        """Call this inside the block when another process has died: its work is to be had."""
+        self._departed.append(tell)
+        try:
+            yield
+        finally:
+            self._departed.remove(tell)
+
+    def _tell_departure(self, key: str) -> None:
+        if key and self._listener is not None:
+            self._listener.wake()  # all look, and this is called again
+            return
+        for tell in self._departed:
+            tell()
 
     async def leave(self, farewell: Call[None]) -> None:
         """Say that one who works here leaves: within seconds, or else before the next renewal.
@@ -120,6 +158,9 @@ class ProcessLease:
         task, self._task = self._task, None
         if task is None:
             return
+        if self._listener is not None and self._heard is not None:
+            self._listener.remove(self._heard)
+        self.presence.forget()
         task.cancel()
         await asyncio.wait({task})
         with suppress(TrunklineError, TimeoutError):

@@ -13,6 +13,7 @@ wait for the disk.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
+    Attend = Callable[[psycopg.AsyncConnection[Any]], Awaitable[float]]
 
 CHANNEL = "trunkline"
 
@@ -87,14 +89,18 @@ class Listener:
 
     When it is lost it is opened again with back-off, and everybody is woken then, because nobody
     knows what was said meanwhile. Without a connection subscriptions simply hear nothing.
+
+    ``attend`` is called on each new connection, and again after as many seconds as it returns.
     """
+
+    attend: Attend | None = None
 
     def __init__(
         self, connect: Connect, *, heartbeat: float = 30.0, backoff: Backoff | None = None
     ):
         self._connect = connect
         self._heartbeat = heartbeat
-        self._backoff = backoff or Backoff(first=0.1, longest=10.0)
+        self._backoff = backoff or Backoff(first=0.1, longest=2.0)
         self._interrupted = False
         self._subscriptions: dict[str, set[Subscription]] = {}  # by prefix
         self._lengths: Counter[int] = Counter()  # of the prefixes
@@ -130,9 +136,10 @@ class Listener:
         self._closed = True
         await _end(self._task)
         self._task = None
-        self._wake("")
+        self.wake("")
 
-    def _wake(self, key: str) -> None:
+    def wake(self, key: str = "") -> None:
+        """Wake the subscriptions that hear a key, or all."""
         prefixes = [key[:length] for length in self._lengths] if key else [*self._subscriptions]
         for prefix in prefixes:
             for subscription in self._subscriptions.get(prefix, ()):
@@ -158,14 +165,21 @@ class Listener:
             await connection.execute(f"listen {CHANNEL}")
             self._backoff.reset()
             self._listening.set()
-            self._wake("")
+            self.wake("")
             if self._interrupted:
                 self._interrupted = False
                 logger.info("listening again")
+            beat_at = time.monotonic() + self._heartbeat
             while True:
-                async for notice in connection.notifies(timeout=self._heartbeat):
-                    self._wake(notice.payload)
-                # A cut wire tells nobody; only a question without an answer does.
+                wait = beat_at - time.monotonic()
+                if self.attend is not None:
+                    wait = min(wait, await self.attend(connection))
+                async for notice in connection.notifies(timeout=max(0.0, wait)):
+                    self.wake(notice.payload)
+                if time.monotonic() < beat_at:
+                    continue
+                beat_at = time.monotonic() + self._heartbeat
+                # A connection that is cut off raises nothing: ask, and give it up without an answer.
                 async with asyncio.timeout(_ANSWER_WITHIN):
                     await connection.execute("select 1")
         finally:

@@ -13,6 +13,7 @@ up to where we had everything of the life before: it may ask. See docs/explanati
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -76,6 +77,8 @@ class Puller(Service):
         )
         self._listener = Listener(self._remote.connect)
         self._waker = Waker(self._listener, "kv:", self.wake)
+        self._watch = ExitStack()
+        self._watch.enter_context(lease.departures(self.wake.set))
         self._place: Place | None = None
         self._most = _MOST
         self._greeted_at = float("-inf")
@@ -98,6 +101,7 @@ class Puller(Service):
         return done
 
     async def close(self) -> None:
+        self._watch.close()
         await self._waker.close()
         await self._listener.close()
         await self._remote.close()

@@ -108,11 +108,16 @@ class Worker:
         stopped = asyncio.create_task(stop.wait())
         self._sending = True
         try:
-            async with cut_off(GOODBYE_WITHIN, after=stopped):
-                await self._serve(process, stopped)
+            with self._lease.departures(self._rejoin_now):
+                async with cut_off(GOODBYE_WITHIN, after=stopped):
+                    await self._serve(process, stopped)
         finally:
             stopped.cancel()
             await self._finish(process)
+
+    def _rejoin_now(self) -> None:
+        self._lanes.hasten()
+        self._woken.set()
 
     async def _serve(self, process: UUID, stopped: asyncio.Task[bool]) -> None:
         await self._open(stopped)
