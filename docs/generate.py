@@ -117,6 +117,7 @@ THEMES = {
     "core": {
         "Settings and roles": "config_list config_get config_set roles_grant",
         "Leases": "lease_renew lease_ttl lease_rest lease_end lease_list",
+        "Presence": "lease_key lease_attend lease_watch",
         "Owners": "owner_take owner_release owner_of",
         "History": "incarnation",
         "Versions": "compatibility",

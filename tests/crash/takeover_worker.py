@@ -1,4 +1,4 @@
-"""What the tests of a take-over kill: ``python takeover_worker.py log|shared|broker|tube DSN [pooled]``.
+"""What the tests of a take-over kill: ``python takeover_worker.py WORK DSN [pooled]``.
 
 It works until it is ended, and says ``ready`` at first and ``handled`` for all that it did.
 """

@@ -12,8 +12,8 @@ and with it the whole transaction. If it has not, the row lock keeps it from mov
 transaction ends: a hand-over waits. So at any time at most one process can acknowledge, whatever
 clocks, pauses and networks do; time only decides how soon somebody else may try.
 
-Expiry is judged by the server's clock alone. A process that is killed does not have to be waited for
-so long: its session ends with it, which others see within about a second (`Presence`).
+Expiry is judged by the server's clock alone. The lease of a process that is killed ends earlier:
+its session ends with it, and others see that within about a second (`Presence`).
 """
 
 from __future__ import annotations
@@ -84,9 +84,7 @@ class ProcessLease:
     With a ``listener`` it is tied to the session of that, and the leases of others are watched.
     """
 
-    def __init__(
-        self, db: AsyncDb, *, name: str | None = None, listener: Listener | None = None
-    ):
+    def __init__(self, db: AsyncDb, *, name: str | None = None, listener: Listener | None = None):
         self.process = uuid4()
         self.name = name or default_name()
         self.presence = Presence(self.process)

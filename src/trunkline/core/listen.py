@@ -179,7 +179,7 @@ class Listener:
                 if time.monotonic() < beat_at:
                     continue
                 beat_at = time.monotonic() + self._heartbeat
-                # A connection that is cut off raises nothing: ask, and give it up without an answer.
+                # A connection that is cut off raises nothing: only a question finds out.
                 async with asyncio.timeout(_ANSWER_WITHIN):
                     await connection.execute("select 1")
         finally:
