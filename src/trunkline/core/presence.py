@@ -50,7 +50,7 @@ class Presence:
         return self._is_tied
 
     def forget(self) -> None:
-        """Tie the next lease anew."""
+        """Start over with the next session."""
         self._session = None
         self._is_tied = False
 
