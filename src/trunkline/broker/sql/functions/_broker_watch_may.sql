@@ -1,11 +1,11 @@
-/* TL403 unless who is logged in may act for the owner of a table: asked where functions run as the owner of the schema and do
+/* TL403 unless the role that the session acts as may act for the owner of a table: asked where functions run as the owner of the schema and do
    not know for whom.  A table that is gone is nobody's. */
 create or replace function trunkline._broker_watch_may(relation regclass)
 returns void language plpgsql stable as $$
 declare
   owner regrole := (select c.relowner from pg_class c where c.oid = relation);
 begin
-  if not pg_has_role(session_user, owner, 'member') then
-    perform trunkline._raise('TL403', format('table %s belongs to %s, for whom %s may not act.', relation, owner, quote_ident(session_user)));
+  if not pg_has_role(trunkline._caller(), owner, 'member') then
+    perform trunkline._raise('TL403', format('table %s belongs to %s, for whom %s may not act.', relation, owner, quote_ident(trunkline._caller())));
   end if;
 end $$;

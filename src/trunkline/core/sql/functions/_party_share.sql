@@ -12,6 +12,7 @@ declare
   mine int;
   free text;
 begin
+  perform trunkline._lease_check_holder(process);
   if not trunkline._lease_living(process) then
     perform trunkline._raise('TL423', format('process %s has no living lease.', coalesce(process::text, 'NULL')),
       'Call lease_renew() first, and every third of lease.ttl.', jsonb_build_object('process', process));

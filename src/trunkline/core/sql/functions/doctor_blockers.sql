@@ -6,7 +6,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select case when a.state like 'idle in transaction%' then 'idle in transaction' else 'open transaction' end,
          a.pid, concat_ws(' ', a.usename, nullif(a.application_name, '')), clock_timestamp() - a.xact_start,
          array(select b.pid from pg_stat_activity b where a.pid = any (pg_blocking_pids(b.pid))),
-         case when trunkline._administers() or pg_has_role(session_user, a.usesysid, 'member') then left(a.query, 200) end
+         case when trunkline._administers() or pg_has_role(trunkline._caller(), a.usesysid, 'member') then left(a.query, 200) end
     from pg_stat_activity a
    where a.datname = current_database() and a.xact_start is not null and a.pid <> pg_backend_pid()
      and (clock_timestamp() - a.xact_start > older_than

@@ -26,9 +26,10 @@ declare
   tail_at timestamptz;
   tail_producer uuid;
   tail_seq bigint;
+  limited boolean;
 begin
   if topic = %1$L and partition = %2$s then
-    select i.incarnation, p.segment_first, p.segment_at into life, segment_first, segment_at
+    select i.incarnation, p.segment_first, p.segment_at, exists (select from trunkline.quota) into life, segment_first, segment_at, limited
       from trunkline.log_partition p, trunkline.config c, trunkline._incarnation_present() i
      where p.topic_id = %3$s and p.partition = %2$s and p.segment_id = %4$s and c.name = 'log.batch_bytes'
        and c.value::int >= trunkline._log_append_plain(n, codec, value_ends, payload, value_valid, key_ends, keys, key_valid, headers, release_early)
@@ -43,6 +44,7 @@ begin
         values (coalesce(tail + 1, segment_first), coalesce(tail, segment_first - 1) + n, greatest(clock_timestamp(), tail_at, segment_at),
                 producer_id, producer_seq, n, life, 1, codec, value_ends, payload, key_ends, keys, key_valid, headers)
         returning b.base_offset, b.last_offset, b.at into first_offset, last_offset, at;
+        if limited then perform trunkline._quota_take(n, octet_length(payload)); end if;
         return;
       end if;
     end if;
@@ -55,7 +57,7 @@ begin
     from trunkline.log_append_batch(topic, partition, n, codec, value_ends, payload, value_valid, key_ends, keys, key_valid, headers,
                                     producer_id, producer_seq, release_early) s;
 end $body$, settings.topic, part.partition, part.topic_id, part.segment_id));
-  perform trunkline._log_append_grant(name);
+  perform trunkline._log_append_grant(name, settings.topic);
 end $write$;
 select trunkline._routines_lock();
 select trunkline._log_append_write(p) from trunkline.log_partition p;

@@ -6,6 +6,7 @@ declare
   seen trunkline.cursor;
   changed jsonb;
 begin
+  perform trunkline._log_group_may(topic, group_name, 'consume');
   perform trunkline._isolation_check('A change of a claim');
   seen := trunkline._cursor_hold(trunkline._log_resource(part.topic_id, group_name, partition));
   if not exists (select from trunkline._log_claims(seen.state) c where c.claim = _log_claim_change.claim) then

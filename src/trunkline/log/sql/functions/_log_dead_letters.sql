@@ -10,10 +10,12 @@ declare
 begin
   if topic is not null and not exists (select from trunkline.log_topic t where t.topic = dead) then
     perform trunkline._log_topic_row(topic);
+  elsif topic is not null then
+    perform trunkline._log_may(dead, 'read', 'consume');
   end if;
   for lies in
     select t.topic as in_topic, p as part from trunkline.log_topic t join trunkline.log_partition p using (topic_id)
-     where p.partition = 0 and (t.topic = dead or dead is null and t.topic like '%.dead')
+     where p.partition = 0 and (t.topic = dead or dead is null and t.topic like '%.dead' and trunkline._may('topic:' || t.topic, '{read,consume}', trunkline._caller()))
   loop
     return query
       select l.letter, coalesce(l.about ->> 'topic', left(lies.in_topic, -5)), l.about ->> 'group',

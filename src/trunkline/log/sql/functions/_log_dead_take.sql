@@ -15,6 +15,7 @@ begin
   end if;
   select t.* into dead from trunkline.log_topic t where t.topic = trunkline._log_dead_topic(_log_dead_take.topic);
   if found then
+    perform trunkline._log_may(dead.topic, 'consume');
     perform trunkline._log_group_ensure(dead, 'dead-letters', 'shared', 'earliest');
     seen := trunkline._cursor_hold(trunkline._log_resource(dead.topic_id, 'dead-letters', 0));
     perform trunkline._log_group_check(dead, 'dead-letters');

@@ -21,6 +21,7 @@ declare
   batch trunkline.log_batch;
   stored record;
 begin
+  perform trunkline._log_may(topic, 'append');
   select max(octet_length(p)), sum(octet_length(p)) into largest, bytes from unnest(payloads) p;
   bytes := coalesce(bytes, 0) + coalesce((select sum(octet_length(k)) from unnest(keys) k), 0) + coalesce((select sum(octet_length(h::text)) from unnest(headers) h), 0);
   if total = 0 then

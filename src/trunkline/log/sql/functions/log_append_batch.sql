@@ -24,6 +24,7 @@ begin
   elsif (producer_id is null) <> (producer_seq is null) then
     perform trunkline._raise('TL422', 'producer_id and producer_seq go together.');
   end if;
+  perform trunkline._log_may(topic, 'append');
   stored := trunkline._log_store(topic, partition, n, codec, value_ends, payload, value_valid, key_ends, keys, key_valid, headers, producer_id, producer_seq);
   first_offset := stored.first_offset;
   last_offset := stored.last_offset;

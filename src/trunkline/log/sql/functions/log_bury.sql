@@ -19,6 +19,7 @@ declare
   message record;
   reach bigint;
 begin
+  perform trunkline._log_group_may(topic, group_name, 'consume');
   seen := trunkline._cursor_hold(trunkline._log_resource(part.topic_id, group_name, partition));
   select c.* into held from trunkline._log_claims(seen.state) c where c.claim = log_bury.claim;
   perform trunkline._log_claim_change(topic, group_name, partition, claim, null);
@@ -33,6 +34,7 @@ begin
   if not exists (select from trunkline.log_topic t where t.topic = dead) then
     begin
       perform trunkline.log_create(dead);
+      perform trunkline._object_like('topic:' || dead, 'topic:' || topic);
     exception when sqlstate 'TL409' then
       null;  -- somebody was quicker, with settings of his choice
     end;

@@ -26,6 +26,7 @@ begin
   elsif archived is null then
     perform trunkline._raise('TL422', 'archived must be true or false, got NULL.');
   end if;
+  perform trunkline._log_group_may(topic, group_name, 'consume');
   made := trunkline._log_group_ensure(trunkline._log_topic_row(topic), group_name, 'shared', start);
   return query select * from trunkline._log_claim(topic, group_name, partition, max_messages, deadline, max_attempts, process, clock_timestamp(), archived, case when made then start end);
 end $$;

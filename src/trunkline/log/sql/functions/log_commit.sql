@@ -14,6 +14,7 @@ declare
   held trunkline.cursor := trunkline._cursor_hold(resource);
   tail bigint;
 begin
+  perform trunkline._log_group_may(topic, group_name, 'consume');
   if up_to < 0 then
     perform trunkline._raise('TL422', format('up_to is the last offset that is done, 0 for none, got %s.', up_to));
   elsif coalesce(up_to > greatest(held.up_to, 0), true) then

@@ -20,6 +20,7 @@ begin
   loop
     perform trunkline._log_dead_check(topic, one.letter, one.readable);
     settings := trunkline._log_topic_row(one.to_topic);
+    perform trunkline._log_may(one.to_topic, 'append');
     to_partition := case when one.from_partition < settings.partitions then one.from_partition
                          else trunkline.log_partition_of(coalesce(one.key, ''), settings.partitions) end;
     batch := trunkline._log_pack(array[one.value], array[one.key], array[one.headers]);

@@ -4,6 +4,8 @@ returns void language plpgsql security definer set search_path = pg_catalog, pg_
 declare
   settings trunkline.log_topic := trunkline._log_topic_row(topic);
 begin
+  perform trunkline._log_group_check(settings, group_name);
+  perform trunkline._log_group_may(topic, group_name, 'manage');
   delete from trunkline.log_group g where g.topic_id = settings.topic_id and g.group_name = log_group_delete.group_name;
   if not found then
     perform trunkline._raise('TL404', format('topic "%s" has no group "%s".', topic, group_name), 'List groups with log_groups().');

@@ -13,6 +13,7 @@ begin
   if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
     perform 1 from trunkline.ring r where r.ring = 'cursor' for share;  -- a snapshot may be too old to find positions: see _cursor_hold()
   end if;
+  perform trunkline._log_group_may(topic, group_name, 'consume');
   perform trunkline._log_group_ensure(settings, group_name, 'assigned', start);
   -- taking a partition may wait for a commit of the one before: the position is read in a statement after that
   for partition, epoch, surplus in

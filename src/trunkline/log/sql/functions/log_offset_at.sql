@@ -10,6 +10,7 @@ begin
   if at_time is null then
     perform trunkline._raise('TL422', 'at_time must not be NULL.');
   end if;
+  perform trunkline._log_may(topic, 'read', 'consume');
   for attempt in 1 .. 10 loop
     begin
       part := trunkline._log_partition_row(topic, partition);

@@ -14,6 +14,7 @@ begin
   if cardinality(partitions) is distinct from cardinality(up_to) then
     perform trunkline._raise('TL422', format('%s came with %s.', trunkline._counted(cardinality(partitions), 'partition'), trunkline._counted(cardinality(up_to), 'offset')));
   end if;
+  perform trunkline._log_group_may(topic, group_name, 'consume');
   perform trunkline._log_group_ensure(settings, group_name, 'assigned', 'earliest');
   for place in select u.partition, u.up_to from unnest(partitions, up_to) u (partition, up_to) order by 1 loop
     part := trunkline._log_partition_row(topic, place.partition);

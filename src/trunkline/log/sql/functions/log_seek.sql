@@ -11,6 +11,7 @@ declare
   name text;
 begin
   perform trunkline._log_group_check(settings, group_name);
+  perform trunkline._log_group_may(topic, group_name, 'manage');
   if partition is not null then
     perform trunkline._log_partition_row(topic, partition);
   end if;

@@ -7,6 +7,7 @@ declare
   segment trunkline.log_segment;
   tail bigint;
 begin
+  perform trunkline._log_may(topic, 'manage');
   perform 1 from trunkline.log_partition p where p.topic_id = part.topic_id and p.partition = part.partition for no key update;
   part := trunkline._log_partition_row(topic, partition);
   tail := trunkline._log_tail(part);
@@ -24,4 +25,4 @@ begin
   return greatest(part.first_offset, before_offset);
 end $$;
 comment on function trunkline.log_trim(text, int, bigint) is 'Forget everything before an offset of a partition.';
-select trunkline._access('log_trim(text, int, bigint)', 'admin');
+select trunkline._access('log_trim(text, int, bigint)', 'writer');
