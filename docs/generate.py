@@ -116,6 +116,9 @@ THEMES = {
     },
     "core": {
         "Settings and roles": "config_list config_get config_set roles_grant",
+        "Objects: owners and grants": "grant_on revoke_on object_transfer object_list "
+        "doctor_objects",
+        "Quotas": "quota_set quota_list",
         "Leases": "lease_renew lease_ttl lease_rest lease_end lease_list",
         "Presence": "lease_key lease_attend lease_watch",
         "Owners": "owner_take owner_release owner_of",
@@ -127,6 +130,8 @@ THEMES = {
         "_cursor_write",
         "For capabilities: sequences and ticks": "_sequence_create _tick_take _tick_latest "
         "_sequence_rows",
+        "For capabilities: objects": "_object_kind _object_follow _object_adopt _object_like "
+        "_may _check_may _caller _quota_take",
         "For capabilities: fencing and errors": "_owner_check _raise",
     },
     "spark": {

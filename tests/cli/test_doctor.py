@@ -55,6 +55,7 @@ def test_a_healthy_database_passes(cli: Cli, sql: psycopg.Connection[Any]) -> No
         "leases",
         "sessions",
         "rotation",
+        "objects",
     }
     assert checks <= set(found)
     assert "ok" in cli("doctor", "--table").out

@@ -339,26 +339,28 @@ def role(session: Session) -> Iterator[str]:
     session.execute(f"drop role {name}")
 
 
-@pytest.mark.parametrize("moment", ["roll", "roles_grant"])
-def test_who_may_call_the_general_one_may_call_it_and_nobody_else(
+@pytest.mark.parametrize("moment", ["roll", "roles_grant", "at once"])
+def test_roles_with_append_on_the_topic_may_call_it_and_no_others(
     session: Session, topic: str, role: str, moment: str
 ) -> None:
-    def allowed(who: str) -> list[bool]:
-        """Of the general function and of the own one, after the moment."""
+    def allowed(who: str) -> bool:
         append(session, b"a")
         if moment == "roll":
             seal(session)
-        else:
+        elif moment == "roles_grant":
             session.execute("select trunkline._grant_log_appends()")
         may = "select has_function_privilege(%s, to_regproc('trunkline.' || %s), 'execute')"
-        return [ask(session, may, [who, name]) for name in ("log_append_batch", own(session))]
+        return bool(ask(session, may, [who, own(session)]))
 
-    assert allowed(role) == [False, False]
-    session.execute(f"grant execute on function trunkline.log_append_batch to {role}")
-    assert allowed(role) == [True, True]
-    session.execute(f"revoke execute on function trunkline.log_append_batch from {role}")
-    assert allowed(role) == [False, False]
-    assert allowed("public") == [False, False]
+    on = [f"topic:{topic}", "append", role]
+    assert not allowed(role)
+    session.execute("select trunkline.grant_on(%s, %s, %s)", on)
+    assert allowed(role)
+    session.execute("select trunkline.revoke_on(%s, %s, %s)", on)
+    assert not allowed(role)
+    assert not allowed("public")
+    session.execute("select trunkline.object_transfer(%s, %s)", [on[0], role])
+    assert allowed(role)
 
 
 def test_a_roll_gives_way_to_who_grants_functions_and_the_other_way_round(

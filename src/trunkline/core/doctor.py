@@ -88,6 +88,7 @@ def examine(
         "leases": check_leases,
         "sessions": partial(check_sessions, older_than=older_than),
         "rotation": check_rings,
+        "objects": check_objects,
         **(further or {}),
     }
     with connection:
@@ -275,6 +276,21 @@ def check_rings(connection: Connection) -> Iterator[Finding]:
     if not held:
         rest = ", ".join(f"{ring['ring']} {ring['used']}/{ring['slots']}" for ring in rings)
         yield Finding("rotation", State.OK, f"slots in use: {rest}" if rest else "no rings")
+
+
+def check_objects(connection: Connection) -> Iterator[Finding]:
+    """Does every object have an owner?"""
+    orphans = [row["object"] for row in _rows(connection, "doctor_objects")]
+    if orphans:
+        more = f" and {len(orphans) - 3} more" if len(orphans) > 3 else ""
+        yield Finding(
+            "objects",
+            State.WARN,
+            f"{counted(len(orphans), 'object')} without an owner: {', '.join(orphans[:3])}{more}",
+            f"Name one: select trunkline.object_transfer('{orphans[0]}', 'role')",
+        )
+    else:
+        yield Finding("objects", State.OK, "every object has an owner")
 
 
 def duration_text(value: timedelta) -> str:

@@ -2,10 +2,10 @@
 create or replace function trunkline._log_group_may(topic text, group_name text, privilege text)
 returns void language plpgsql stable as $$
 declare
-  object text := format('topic_group:%s/%s', topic, group_name);
+  id text := format('topic_group:%s/%s', topic, group_name);
 begin
-  if exists (select from trunkline.object o where o.object = _log_group_may.object) then
-    perform trunkline._check_may(object, privilege);
+  if exists (select from trunkline.object o where o.object = id) then
+    perform trunkline._check_may(id, privilege);
   else
     perform trunkline._log_may(topic, 'consume');
   end if;
