@@ -1,4 +1,4 @@
-/* Take a resource that nobody living owns.  Returns the epoch to acknowledge with, the present one if
+/* Take a resource that no living process owns.  Returns the epoch to acknowledge with, the present one if
    the process owns it already, or NULL if another living process does.  A hand-over raises the epoch
    and waits for acknowledgements under way.  TL423 without a living lease.  A process that does the same work
    several times over tells its members apart by name.  TL403 for the process of another role, and for
@@ -13,5 +13,5 @@ begin
   return trunkline._owner_take(resource, process, member, clock_timestamp());
 end $$;
 comment on function trunkline.owner_take(text, uuid, text) is
-  'Take a resource that nobody living owns: the epoch, or NULL if another living process owns it.';
+  'Take a resource that no living process owns: the epoch, or NULL if another living process owns it.';
 select trunkline._access('owner_take(text, uuid, text)', 'writer');
