@@ -424,7 +424,7 @@ def test_a_handler_whose_condition_changes_misses_no_event(session: Session) -> 
     subscribe(session, condition={"topic": "order.*"}, handler="charge")
     publish(session, "order.paid", 1)
     tick(session)
-    subscribe(session, condition={"topic": "order.#"}, handler="charge")
+    subscribe(session, condition={"topic": "order.#"}, handler="charge", replace=True)
     publish(session, "order.paid", 2)
 
     assert received(session, handler="charge") == [1, 2]
@@ -608,7 +608,9 @@ def test_a_handler_whose_condition_changes_misses_nothing_that_is_numbered_meanw
     subscribe(other, "audit", "e.topic in ('a', 'b')")  # holds the new condition until it commits
     changer = connect()
     with ThreadPoolExecutor(1) as threads:
-        changed = threads.submit(subscribe, changer, condition="e.topic in ('a', 'b')", handler="h")
+        changed = threads.submit(
+            subscribe, changer, condition="e.topic in ('a', 'b')", handler="h", replace=True
+        )
         blocked(changer, by=other, watcher=session)
         publish(session, "a", 2)
         tick(session)

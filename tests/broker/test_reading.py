@@ -185,7 +185,7 @@ def test_a_handler_whose_condition_is_mended_misses_nothing_since_the_old_one_fa
     assert received(session, handler="bill") == []
 
     for _ in range(2):
-        subscribe(session, condition=mended, handler="bill")
+        subscribe(session, condition=mended, handler="bill", replace=True)
     publish(session, "order", {"n": 6}, key="k")
 
     assert received(session, handler="bill") == [{"n": number} for number in range(2, 7)]
@@ -200,7 +200,13 @@ def test_a_handler_whose_condition_changes_while_it_reads_the_history_misses_not
     subscribe(session, condition={"topic": "order"}, handler="bill", from_position=1)
     call(session, "broker_catch_up", max_events=1)
 
-    subscribe(session, condition={"topic": ["order", "visit"]}, handler="bill", from_position=1)
+    subscribe(
+        session,
+        condition={"topic": ["order", "visit"]},
+        handler="bill",
+        from_position=1,
+        replace=True,
+    )
     publish(session, "order", 3, key="k")
 
     assert received(session, handler="bill") == [0, 1, 2, 3]
@@ -213,7 +219,7 @@ def test_a_subscription_that_others_read_too_gives_them_nothing_again(session: S
         publish(session, "order", {"n": number}, key="k")
     match(session)
 
-    subscribe(session, condition={"topic": "order"}, handler="bill")
+    subscribe(session, condition={"topic": "order"}, handler="bill", replace=True)
 
     assert received(session, handler="count") == [{"n": number} for number in range(2, 6)]
 

@@ -157,6 +157,7 @@ class Broker(AsyncFace):
         handler: str | None = None,
         ordering: str | None = None,
         lanes: int | None = None,
+        replace: bool = False,
         on: psycopg.AsyncConnection[Any] | None = None,
     ) -> int:
         """Subscribe a group to the events for which a condition holds; the subscription's number.
@@ -164,8 +165,9 @@ class Broker(AsyncFace):
         The condition is SQL over ``e`` and ``s``, or a dict in the JSON form; None asks for every
         event. The same group, condition and params are the same subscription. With ``expiry`` it is
         held as long as this process lives, and goes when nobody held it for that long.
-        ``from_position`` and ``from_time`` begin with the history. With ``on``, inside the
-        transaction of that connection.
+        ``from_position`` and ``from_time`` begin with the history. A ``handler`` has one
+        subscription: another one raises `Conflict`, unless ``replace`` is true. With ``on``, inside
+        the transaction of that connection.
         """
         call = subscription_calls.subscribe(
             group_name,
@@ -178,6 +180,7 @@ class Broker(AsyncFace):
             handler=handler,
             ordering=ordering,
             lanes=lanes,
+            replace=replace,
         )
         return await self._db.run(call, on=on)
 
@@ -381,6 +384,7 @@ class SyncBroker(SyncFace):
         handler: str | None = None,
         ordering: str | None = None,
         lanes: int | None = None,
+        replace: bool = False,
         on: psycopg.Connection[Any] | None = None,
     ) -> int:
         """As `Broker.subscribe`."""
@@ -395,6 +399,7 @@ class SyncBroker(SyncFace):
             handler=handler,
             ordering=ordering,
             lanes=lanes,
+            replace=replace,
         )
         return self._db.run(call, on=on)
 

@@ -28,6 +28,7 @@ def subscribe(
     handler: str | None = None,
     ordering: str | None = None,
     lanes: int | None = None,
+    replace: bool = False,
 ) -> Call[int]:
     """Subscribe a group to the events for which a condition holds; the subscription's number."""
     return Call(
@@ -43,6 +44,7 @@ def subscribe(
             "handler": handler,
             "ordering": ordering,
             "lanes": lanes,
+            "replace": replace,
         },
         scalar,
         safe_to_repeat=True,

@@ -140,6 +140,7 @@ class HandlerWorker:
             process=process,
             handler=handler.name,
             ordering=handler.ordering,
+            replace=True,  # the code declares the condition: a changed one takes over
         )
         try:
             await self._db.run(subscribed)

@@ -57,6 +57,9 @@ def subscribe(
     lanes: Annotated[
         int | None, typer.Option(metavar="N", help="Lanes of the group, if it is new.")
     ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace another subscription of the handler.")
+    ] = False,
 ) -> None:
     """Subscribe a group to the events for which a condition holds; prints the number."""
     from trunkline.broker import subscription_calls
@@ -69,6 +72,7 @@ def subscribe(
         expiry=None if expiry is None else inputs.duration(expiry, option="--expiry"),
         handler=handler,
         lanes=lanes,
+        replace=replace,
         **_beginning(start),
     )
     with invocation.session() as session:

@@ -109,6 +109,7 @@ class StreamGroup:
                 from_position=from_position,
                 handler=HANDLER,
                 lanes=lanes,
+                replace=True,
             )
         )
         self._found = True

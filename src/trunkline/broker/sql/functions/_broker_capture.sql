@@ -4,6 +4,7 @@
    snapshot from before the table was watched does not see the pass: the write is refused with 40001.
    Triggers call it as the owner of the table, who is a writer: whoever may call it may publish.  Rows of one key are
    locked when their triggers run, so that their events follow each other without another lock.
+   Topics of Trunkline itself are refused, unless they are those of the table.
    Every write to a watched table pays for this: what is the same for all rows is computed and checked once, every column is named.
    Writes: event. */
 create or replace function trunkline._broker_capture(
@@ -16,6 +17,9 @@ declare
 begin
   if watch_ is null and watch is not null and current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
     raise serialization_failure using message = 'the table is watched since this transaction began.', hint = 'Try the transaction again.';
+  end if;
+  if watch_ is null then
+    perform trunkline._reserved_refuse('topic', topic || '.');
   end if;
   if kinds is null then
     insert into trunkline.event (slot, xid_space, xid, seq, topic, key, payload, metadata, subscription, at, event_id, watch)

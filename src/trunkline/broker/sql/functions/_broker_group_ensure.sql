@@ -12,6 +12,7 @@ begin
   end if;
   select g.* into present from trunkline.broker_group g where g.group_name = _broker_group_ensure.group_name;
   if not found then
+    perform trunkline._reserved_refuse('group', group_name);
     insert into trunkline.broker_group as g (group_name, lanes, lasting, begins_after)
     values (_broker_group_ensure.group_name, coalesce(_broker_group_ensure.lanes, trunkline._setting('broker.lanes')::int),
             coalesce(_broker_group_ensure.lasting, true), trunkline._broker_delivered())

@@ -1,11 +1,11 @@
 /* Make a reader of a group, with cursors of its own.  With a subscription it begins at the present end and sees only
    what is found for that; without, at the first delivery that the group still holds, and sees all; but if deliveries have
    left while the group had no handler, the first such reader begins with those, and is told that they have left.
-   Another subscription takes the place of the one before: what was found for that is still read, and the new one is
+   Another subscription is refused unless replace is true.  Then it takes the place of the one before: what was found for that is still read, and the new one is
    matched from where the matcher stands, or, when the one before was late or in quarantine, from where that stopped: no event falls
    between them.  Only one that others read already begins where they are.  NULL ordering keeps it.
-   Errors: TL404 the group was just deleted, TL422. */
-create or replace function trunkline._broker_handler_ensure(group_id int, handler text, subscription bigint, ordering text)
+   Errors: TL404 the group was just deleted, TL409 it has another subscription, TL422. */
+create or replace function trunkline._broker_handler_ensure(group_id int, handler text, subscription bigint, ordering text, replace boolean default false)
 returns void language plpgsql as $$
 declare
   present trunkline.broker_handler;
@@ -27,6 +27,7 @@ begin
   end if;
   select h.* into present from trunkline.broker_handler h where h.group_id = _broker_handler_ensure.group_id and h.handler = _broker_handler_ensure.handler;
   if not found then
+    perform trunkline._reserved_refuse('handler', handler);
     insert into trunkline.broker_handler (group_id, handler, subscriptions, ordering)
     values (_broker_handler_ensure.group_id, _broker_handler_ensure.handler,
             case when subscription is not null then array[subscription] end, coalesce(ordering, 'strict'));
@@ -40,6 +41,9 @@ begin
   end if;
   before := present.subscriptions[cardinality(present.subscriptions)];
   if subscription is not null and before is distinct from subscription then
+    if not coalesce(replace, false) then
+      perform trunkline._broker_handler_refuse(present, before);
+    end if;
     update trunkline.broker_subscription s
        set from_position = least(s.from_position, coalesce(o.stopped_at, trunkline._broker_matched()) + 1), caught_up_to = o.stopped_at
       from (select max(coalesce(b.caught_up_to, a.matched)) as stopped_at

@@ -13,7 +13,8 @@ declare
 begin
   if current_setting('synchronous_commit') = 'off' then perform trunkline._durably(); end if;
   -- the usual case in one statement: each more would cost as much as the INSERT itself, which checks its values
-  if payload is not null and pg_column_size(payload) <= 65536 and deliver_at is null and subscription is null then
+  if payload is not null and pg_column_size(payload) <= 65536 and deliver_at is null and subscription is null
+     and not starts_with(topic, 'trunkline.') then
     insert into trunkline.event (slot, xid_space, xid, seq, topic, key, payload, metadata)
     select pg_sequence_last_value('trunkline.event_slot')::int, trunkline._event_space(), pg_current_xact_id(), nextval('trunkline.event_seq'),
            broker_publish.topic, broker_publish.key, broker_publish.payload, trunkline._event_traced(broker_publish.metadata)

@@ -9,6 +9,7 @@ declare
   present trunkline.log_topic;
 begin
   perform trunkline._log_check_name('topic', topic);
+  perform trunkline._reserved_refuse('topic', topic);
   wanted := row(null, topic, partitions, retention, retention_bytes, compact, codec, early_release, null, archive);
   perform trunkline._log_check_settings(wanted);
   insert into trunkline.log_topic (topic, partitions, retention, retention_bytes, compact, codec, early_release, archive)

@@ -13,6 +13,7 @@ begin
   end if;
   select t.* into before from trunkline.tube t where t.tube = _tube_put.tube;
   if not found then
+    perform trunkline._reserved_refuse('tube', tube);
     insert into trunkline.tube (tube, lanes, condition) values (_tube_put.tube, coalesce(_tube_put.lanes, 1), nullif(_tube_put.condition, ''))
     on conflict on constraint tube_name do nothing returning * into after;
     if found then
