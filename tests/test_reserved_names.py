@@ -45,7 +45,9 @@ def writer(server: AnyServer, template: str) -> Iterator[Session]:
     ):
         session = connect()
         session.execute("select trunkline.log_create('t'), trunkline.broker_group('g')")
-        session.execute("create role reserved_writer; grant trunkline_writer, trunkline_admin to reserved_writer")
+        session.execute(
+            "create role reserved_writer; grant trunkline_writer, trunkline_admin to reserved_writer"
+        )
         session.execute("set role reserved_writer")
         yield session
         session.execute("reset role")

@@ -177,8 +177,53 @@ async def test_a_payload_that_breaks_while_it_is_written_down_keeps_nobody_waiti
         answer = await asyncio.wait_for(enqueuer.enqueue(NewEvent("a", Broken(n=1))), 10)
         with pytest.raises(KeyError):
             await answer
+    await asyncio.wait_for(enqueuer.enqueue(NewEvent("a", Broken(n=1))), 10)
     with pytest.raises(KeyError):
         await asyncio.wait_for(enqueuer.close(), 10)
+
+
+@pytest.mark.parametrize("how", ["await", "gather", "wait", "timeout", "task"])
+async def test_an_error_that_the_caller_has_seen_is_not_raised_again(db: AsyncDb, how: str) -> None:
+    enqueuer = Enqueuer(db, linger=0.001)
+    answer = await enqueuer.enqueue(NewEvent("a\nb", 1))
+    match how:
+        case "await":
+            with pytest.raises(Invalid):
+                await answer
+        case "gather":
+            (error,) = await asyncio.gather(answer, return_exceptions=True)
+            assert isinstance(error, Invalid)
+        case "wait":
+            await asyncio.wait([answer])
+            assert isinstance(answer.exception(), Invalid)
+        case "timeout":
+            with pytest.raises(Invalid):
+                await asyncio.wait_for(answer, 10)
+        case _:
+            seen = asyncio.create_task(asyncio.wait_for(answer, 10))
+            await enqueuer.close()
+            with pytest.raises(Invalid):
+                await seen
+    await enqueuer.close()
+
+
+async def test_of_several_errors_one_that_no_caller_has_seen_is_raised(db: AsyncDb) -> None:
+    enqueuer = Enqueuer(db, linger=0.001)
+    seen = await enqueuer.enqueue(NewEvent("a\nb", 1))
+    await enqueuer.enqueue(NewEvent("a", 1, subscription=999))
+    with pytest.raises(Invalid):
+        await seen
+    with pytest.raises(NotFound):
+        await enqueuer.close()
+
+
+async def test_a_caller_that_stops_waiting_leaves_the_error_to_flush(db: AsyncDb) -> None:
+    enqueuer = Enqueuer(db, linger=0.2)
+    answer = await enqueuer.enqueue(NewEvent("a\nb", 1))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(answer), 0.01)
+    with pytest.raises(Invalid):
+        await enqueuer.close()
 
 
 async def test_an_event_is_published_as_it_was_when_it_was_enqueued(
@@ -257,6 +302,7 @@ async def test_who_waits_is_told_when_the_server_stays_away(
     answer = await enqueuer.enqueue(NewEvent("a", "lost"))
     with pytest.raises(Unavailable):
         await answer
+    await enqueuer.enqueue(NewEvent("a", "lost as well"))
     with pytest.raises(Unavailable):
         await enqueuer.close()
     await db.close()

@@ -103,14 +103,14 @@ class Broker(AsyncFace):
     ) -> asyncio.Future[int]:
         """Publish in the background, together with what others enqueue meanwhile.
 
-        Waits only while too much is in flight. Await the answer for the id of the event, or for why
-        it was not published; `flush` and the end of the connection tell failures nobody awaited.
+        Waits only while too much is in flight. Await the answer for the id of the event, or its
+        error. `flush` and the end of the connection raise an error that no caller has seen.
         """
         event = NewEvent(topic, payload, key, metadata, deliver_at, subscription)
         return await self._enqueuer.enqueue(event)
 
     async def flush(self) -> None:
-        """Wait until everything that was enqueued is published; raises the first failure."""
+        """Wait until everything enqueued is published; raise the first error no caller has seen."""
         for enqueuer in self._enqueuers:
             await enqueuer.flush()
 
@@ -301,7 +301,7 @@ class Broker(AsyncFace):
         return made
 
     async def close(self) -> None:
-        """End streams, publish what is enqueued; raises the first failure that nobody was told."""
+        """End streams, publish what is enqueued; raise the first error no caller has seen."""
         self._closed = True
         for stream in self._streams:
             await stream.close()
@@ -369,7 +369,7 @@ class SyncBroker(SyncFace):
         )
 
     def flush(self) -> None:
-        """Wait until everything that was enqueued is published; raises the first failure."""
+        """Wait until everything enqueued is published; raise the first error no caller has seen."""
         self._portal.call(self._broker.flush())
 
     def subscribe(

@@ -15,7 +15,7 @@ import asyncio
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trunkline.broker import calls
 from trunkline.core import telemetry
@@ -25,22 +25,68 @@ from trunkline.core.execution import execute_async, translated
 from trunkline.core.waiting import set_within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from trunkline.broker.models import NewEvent, WrittenEvent
     from trunkline.core.db import AsyncDb
 
 logger = telemetry.get_logger(__name__)
 
+_MOST_FAILED = 1_000  # errors kept for `flush`, which raises one
 _LONGEST_BATCH = 32 << 20  # characters: a message to the server may have 1 GB, escapes included
+
+
+class Answer(asyncio.Future[int]):
+    """The id of an event, or its error. It knows whether a caller sees the error."""
+
+    def __init__(self, settled: Callable[[Answer], None]) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+        self._retrieved = False
+        self._waiting = 0
+        super().add_done_callback(lambda _: settled(self))
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error, without marking it as seen."""
+        return None if self.cancelled() else super().exception()
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether a caller retrieved the answer, or waited when it came."""
+        return self._retrieved or self._waiting > 0
+
+    def when_done(self, callback: Callable[[], object]) -> None:
+        """Call back without counting as a caller that waits."""
+        super().add_done_callback(lambda _: callback())
+
+    def add_done_callback(self, *given: Any, **named: Any) -> None:
+        self._waiting += 1
+        super().add_done_callback(*given, **named)
+
+    def remove_done_callback(self, *given: Any) -> int:
+        removed = super().remove_done_callback(*given)
+        self._waiting -= removed
+        return removed
+
+    def result(self) -> int:
+        self._retrieved = True
+        return super().result()
+
+    def exception(self) -> BaseException | None:
+        self._retrieved = True
+        return super().exception()
+
+    def __await__(self) -> Generator[Any, None, int]:
+        self._retrieved = self._retrieved or self.done()
+        return (yield from super().__await__())
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """An event on its way, and who waits for its id."""
+    """An event on its way, and the answer for its caller."""
 
     event: WrittenEvent
-    answer: asyncio.Future[int]
+    answer: Answer
 
     @property
     def length(self) -> int:
@@ -77,22 +123,21 @@ class Enqueuer:
         self._patience = patience
         self._room = asyncio.Semaphore(in_flight)
         self._waiting: deque[Entry] = deque()
-        self._unsettled: dict[asyncio.Future[int], None] = {}
+        self._unsettled: dict[Answer, None] = {}
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._failure: BaseException | None = None
+        self._failed: list[Answer] = []
         self.closed = False
 
-    async def enqueue(self, event: NewEvent) -> asyncio.Future[int]:
-        """Hand over one event; the answer is its id once it is published, or why it is not."""
+    async def enqueue(self, event: NewEvent) -> Answer:
+        """Hand over one event; the answer is its id once it is published, or its error."""
         self._check_open()
         await self._room.acquire()
         if self.closed:
             self._room.release()
             self._check_open()
-        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        answer = Answer(self._settled)
         self._unsettled[answer] = None
-        answer.add_done_callback(self._settled)
         try:
             self._waiting.append(Entry(calls.written(event), answer))
         except Exception as error:  # noqa: BLE001 - a payload may be anything of the user's
@@ -106,15 +151,23 @@ class Enqueuer:
         return answer
 
     async def flush(self) -> None:
-        """Wait until everything handed over is published; raises the first failure there was."""
+        """Wait until everything handed over is published. Raise the first error no caller has seen.
+
+        A caller sees the error of an event when it awaits the answer of `enqueue`.
+        """
         wanted = list(self._unsettled)
+        moved = asyncio.Event()
+        for answer in wanted:
+            answer.when_done(moved.set)
         while wanted:
             self._hurry.set()
-            await asyncio.wait(wanted, return_when=asyncio.FIRST_COMPLETED)
+            await moved.wait()
+            moved.clear()
             wanted = [answer for answer in wanted if not answer.done()]
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        failed, self._failed = self._failed, []
+        for answer in failed:
+            if answer.failure is not None and not answer.is_seen:
+                raise answer.failure
 
     async def close(self) -> None:
         """Refuse further events and flush. Safe to call twice."""
@@ -125,12 +178,14 @@ class Enqueuer:
         if self.closed:
             raise BadRequest("the enqueuer is closed.")
 
-    def _settled(self, answer: asyncio.Future[int]) -> None:
+    def _settled(self, answer: Answer) -> None:
         del self._unsettled[answer]
         self._room.release()
-        if not answer.cancelled():
-            error = answer.exception()
-            self._failure = self._failure or error
+        if answer.failure is not None:
+            if len(self._failed) >= _MOST_FAILED:
+                self._failed = [one for one in self._failed if not one.is_seen]
+            if len(self._failed) < _MOST_FAILED:
+                self._failed.append(answer)
 
     async def _work(self) -> None:
         """Publish until nothing is left."""

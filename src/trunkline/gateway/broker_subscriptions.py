@@ -32,9 +32,9 @@ class NewSubscription(Body):
     handler: Annotated[str | None, Field(description="For this handler alone.")] = None
     ordering: Annotated[str | None, Field(description="strict or skip.")] = None
     lanes: Annotated[int | None, Field(ge=1, le=64)] = None
-    replace: Annotated[
-        bool, Field(description="Replace another subscription of the handler.")
-    ] = False
+    replace: Annotated[bool, Field(description="Replace another subscription of the handler.")] = (
+        False
+    )
 
 
 class Question(Body):
