@@ -21,13 +21,16 @@ REFUSED = {
     "a tube": "select trunkline.tube_ensure('trunkline.x')",
     "a namespace": "select trunkline.kv_namespace_put('trunkline.x')",
     "an event": "select trunkline.broker_publish('trunkline.group.trimmed', '{}')",
-    "a large event": """select trunkline.broker_publish('trunkline.x', to_jsonb(repeat('x', 70000)))""",
-    "a batch": "select trunkline.broker_publish_many(array['a', 'trunkline.x'], array['1', '2']::jsonb[])",
+    "a large event": """select trunkline.broker_publish('trunkline.x',
+        to_jsonb(repeat('x', 70000)))""",
+    "a batch": """select trunkline.broker_publish_many(array['a', 'trunkline.x'],
+        array['1', '2']::jsonb[])""",
     "an event for later": """select trunkline.broker_publish('trunkline.x', '{}',
         deliver_at => now() + interval '1 hour')""",
-    "an inserted event": "insert into trunkline.event (topic, payload) values ('trunkline.x', '{}')",
-    "a captured event": """select trunkline._broker_capture('trunkline', '{}', array['k'], array['1']::jsonb[],
-        array['group.trimmed'], array['{}']::jsonb[])""",
+    "an inserted event": """insert into trunkline.event (topic, payload)
+        values ('trunkline.x', '{}')""",
+    "a captured event": """select trunkline._broker_capture('trunkline', '{}', array['k'],
+        array['1']::jsonb[], array['group.trimmed'], array['{}']::jsonb[])""",
     "a topic of events": "select trunkline.broker_topic('trunkline.x', 'locked')",
     "a group": "select trunkline.broker_group('trunkline.x')",
     "a group of a subscription": "select trunkline.broker_subscribe('trunkline.x')",
@@ -46,7 +49,8 @@ def writer(server: AnyServer, template: str) -> Iterator[Session]:
         session = connect()
         session.execute("select trunkline.log_create('t'), trunkline.broker_group('g')")
         session.execute(
-            "create role reserved_writer; grant trunkline_writer, trunkline_admin to reserved_writer"
+            "create role reserved_writer;"
+            " grant trunkline_writer, trunkline_admin to reserved_writer"
         )
         session.execute("set role reserved_writer")
         yield session
