@@ -46,7 +46,7 @@ def test_a_handler_whose_subscription_changes_while_positions_move_up_misses_not
     with ThreadPoolExecutor(1) as threads:
         moved = threads.submit(keeper.execute, "select trunkline.broker_cursors_advance()")
         blocked(keeper, by=other, watcher=session)
-        subscribe(other, condition={"topic": "new"}, handler="h")
+        subscribe(other, condition={"topic": "new"}, handler="h", replace=True)
         ask(other, "select trunkline.broker_match()")
         other.commit()
         moved.result(10)
