@@ -163,8 +163,8 @@ class Broker(AsyncFace):
         """Subscribe a group to the events for which a condition holds; the subscription's number.
 
         The condition is SQL over ``e`` and ``s``, or a dict in the JSON form; None asks for every
-        event. The same group, condition and params are the same subscription. With ``expiry`` it is
-        held as long as this process lives, and goes when nobody held it for that long.
+        event. The same group, condition and params are the same subscription. With ``expiry`` this
+        process holds it while it lives; not held for that long, it ends.
         ``from_position`` and ``from_time`` begin with the history. A ``handler`` has one
         subscription: another one raises `Conflict`, unless ``replace`` is true. With ``on``, inside
         the transaction of that connection.
