@@ -11,6 +11,7 @@ from trunkline.broker.client import Broker, SyncBroker
 from trunkline.core import migrate
 from trunkline.core.db import AsyncDb, Db
 from trunkline.core.embedded import Target, resolve
+from trunkline.core.errors import BadRequest
 from trunkline.core.keeper import ServerKeeper
 from trunkline.core.lease import ProcessLease
 from trunkline.core.listen import Listener, Notifier
@@ -24,7 +25,7 @@ from trunkline.log.client import Log, SyncLog
 from trunkline.tube.client import SyncTubes, Tubes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Iterator
+    from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 
     import psycopg
 
@@ -173,9 +174,18 @@ class SyncPlatform:
 class Connecting:
     """What `connect` returns: ``tl = await connect()``, or ``async with connect() as tl``."""
 
-    def __init__(self, dsn: str | None, *, install: bool | None, name: str | None, settings: Any):
+    def __init__(
+        self,
+        dsn: str | None,
+        *,
+        install: bool | None,
+        compat: Sequence[str],
+        name: str | None,
+        settings: Any,
+    ):
         self._dsn = dsn
         self._install = install
+        self._compat = compat
         self._name = name
         self._explicit = settings
         self._platform: Platform | None = None
@@ -201,34 +211,51 @@ class Connecting:
 
     async def _connect(self) -> Platform:
         settings = Settings.load(**self._explicit)
-        target = await asyncio.to_thread(_open, self._dsn, settings, install=self._install)
+        target = await asyncio.to_thread(
+            _open, self._dsn, settings, install=self._install, compat=self._compat
+        )
         return Platform(target, settings, name=self._name)
 
 
 def connect(
-    dsn: str | None = None, *, install: bool | None = None, name: str | None = None, **settings: Any
+    dsn: str | None = None,
+    *,
+    install: bool | None = None,
+    compat: Sequence[str] = (),
+    name: str | None = None,
+    **settings: Any,
 ) -> Connecting:
     """Connect to a Postgres; without a DSN (also none in the environment) to the embedded one.
 
     The schema is installed into the embedded server by itself; elsewhere with ``install=True``, or
-    beforehand with ``trunkline db install``.
+    beforehand with ``trunkline db install``. ``compat`` names compatibility schemas to install too.
     """
-    return Connecting(dsn, install=install, name=name, settings=settings)
+    return Connecting(dsn, install=install, compat=compat, name=name, settings=settings)
 
 
 def connect_sync(
-    dsn: str | None = None, *, install: bool | None = None, name: str | None = None, **settings: Any
+    dsn: str | None = None,
+    *,
+    install: bool | None = None,
+    compat: Sequence[str] = (),
+    name: str | None = None,
+    **settings: Any,
 ) -> SyncPlatform:
     """The blocking twin of `connect`."""
     loaded = Settings.load(**settings)
-    return SyncPlatform(_open(dsn, loaded, install=install), loaded, name=name)
+    target = _open(dsn, loaded, install=install, compat=compat)
+    return SyncPlatform(target, loaded, name=name)
 
 
-def _open(dsn: str | None, settings: Settings, *, install: bool | None) -> Target:
+def _open(
+    dsn: str | None, settings: Settings, *, install: bool | None, compat: Sequence[str]
+) -> Target:
+    if compat and install is False:
+        raise BadRequest("compat installs schemas, install=False forbids it.")
     target = resolve(dsn, settings)
     try:
-        if install or (install is None and target.server is not None):
-            migrate.install(target.dsn)
+        if install or compat or (install is None and target.server is not None):
+            migrate.install(target.dsn, compat=compat)
         else:
             migrate.check(
                 target.dsn, hint="Run: trunkline db install, or connect with install=True."

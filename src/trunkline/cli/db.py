@@ -24,16 +24,26 @@ app.add_typer(config, name="config")
 
 _NOTHING_TO_DO = "The schema is that of version {}: nothing to do."
 
+Compat = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Compatibility schemas to install too, separated by commas: kv.",
+    ),
+]
 Setting = Annotated[str, typer.Argument(metavar="NAME", help="A setting, such as lease.ttl.")]
 
 
 @command(app, example="trunkline db install --dsn postgresql://me@host/app", reads=True)
-def install(invocation: Invocation) -> None:
-    """Install the schema; harmless when it is there."""
+def install(invocation: Invocation, compat: Compat = None) -> None:
+    """Install the schema; harmless when it is there.
+
+    A compatibility schema serves the statements of another system; later installs keep it current.
+    """
     from trunkline.core import migrate
 
     with invocation.target() as target:
-        _print_applied(invocation, migrate.install(target.dsn))
+        _print_applied(invocation, migrate.install(target.dsn, compat=_names(compat)))
         _tell_about_roles(target.dsn)
 
 
@@ -90,11 +100,11 @@ def verify(invocation: Invocation) -> None:
 
 
 @command(app, "sql", example="trunkline db sql | psql mydatabase")
-def print_sql(_invocation: Invocation) -> None:
+def print_sql(_invocation: Invocation, compat: Compat = None) -> None:
     """Print the whole install as one script for psql."""
     from trunkline.core import migrate
 
-    sys.stdout.write(migrate.script())
+    sys.stdout.write(migrate.script(compat=_names(compat)))
 
 
 @command(
@@ -225,6 +235,11 @@ def _tell_about_roles(dsn: str) -> None:
         for finding in doctor.check_roles(connection):
             if finding.state is not doctor.State.OK:
                 say(f"Roles {finding.found}. {finding.remedy}")
+
+
+def _names(lists: list[str] | None) -> list[str]:
+    """The names in options that may hold several, with commas between them."""
+    return [name.strip() for given in lists or [] for name in given.split(",")]
 
 
 def _setting(function: str, **arguments: str | None) -> Any:

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
+from trunkline.core import compat as compatibility
 from trunkline.core.connections import connect_arguments
 from trunkline.core.errors import Conflict, Forbidden, SchemaMismatch
 from trunkline.core.execution import translated
 from trunkline.version import SCHEMA, __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from importlib.resources.abc import Traversable
 
 CAPABILITIES = ("core", "log", "broker", "live", "tube", "kv", "spark")
@@ -99,6 +100,11 @@ def steps() -> list[Step]:
     return found
 
 
+def compat_steps(names: Iterable[str]) -> list[Step]:
+    """The files of compatibility schemas, which come last."""
+    return [Step("compat", f"functions/{name}.sql", compatibility.text(name)) for name in names]
+
+
 def plan(dsn: str) -> Plan:
     """Compare the database with the code; changes nothing."""
     with _session(dsn) as connection:
@@ -135,12 +141,16 @@ def _refuse_mismatch(database: str, schema: int, oldest_client: int, *, hint: st
         )
 
 
-def install(dsn: str) -> Plan:
-    """Bring the database to the code's schema; returns what was applied."""
+def install(dsn: str, *, compat: Iterable[str] = ()) -> Plan:
+    """Bring the database to the code's schema; returns what was applied.
+
+    Compatibility schemas that are there are kept current; those in ``compat`` are added.
+    """
+    asked = compatibility.check(compat)
     with _session(dsn) as connection, connection.transaction():
         connection.execute("select pg_advisory_xact_lock(%s)", [_LOCK])
         _refuse_other_schema(connection)
-        planned = _plan(connection)
+        planned = _plan(connection, asked)
         refuse_foreign(planned)
         if planned.pending or planned.missing:
             _become_owner(connection)
@@ -164,9 +174,9 @@ def refuse_foreign(planned: Plan) -> None:
         )
 
 
-def script() -> str:
+def script(*, compat: Iterable[str] = ()) -> str:
     """The whole install as one script for psql."""
-    return _script(steps())
+    return _script([*steps(), *compat_steps(compatibility.check(compat))])
 
 
 def pending_script(planned: Plan) -> str:
@@ -183,6 +193,7 @@ def uninstall(dsn: str) -> int:
     """
     with _session(dsn) as connection:
         _refuse_other_schema(connection)
+        compatibility.drop(connection)
         for (name,) in connection.execute(_UNINSTALLERS).fetchall():
             statement = sql.SQL("select trunkline.{}()").format(sql.Identifier(name))
             while (row := connection.execute(statement).fetchone()) and row[0]:
@@ -210,8 +221,11 @@ def _refuse_other_schema(connection: psycopg.Connection[Any]) -> None:
         )
 
 
-def _plan(connection: psycopg.Connection[Any]) -> Plan:
-    wanted = {(step.capability, step.file): step for step in steps()}
+def _plan(connection: psycopg.Connection[Any], asked: Sequence[str] = ()) -> Plan:
+    compat = compatibility.schemas(connection, asked)
+    wanted = {
+        (step.capability, step.file): step for step in [*steps(), *compat_steps(compat.wanted)]
+    }
     row = connection.execute("select to_regclass('trunkline.migration') is not null").fetchone()
     if not (row and row[0]):
         return Plan(tuple(wanted.values()), (), (), (), None)
@@ -219,7 +233,9 @@ def _plan(connection: psycopg.Connection[Any]) -> Plan:
         "select capability, file, checksum, version from trunkline.migration order by applied_at"
     ).fetchall()
     applied = {(capability, file): checksum for capability, file, checksum, _ in rows}
-    routines = {
+    for step in compat_steps(set(compat.wanted) - compat.present):
+        applied.pop((step.capability, step.file), None)  # it was dropped by hand since
+    routines = set(compat.present) | {
         name
         for (name,) in connection.execute(
             "select proname from pg_proc where pronamespace = 'trunkline'::regnamespace"
@@ -256,7 +272,8 @@ def _due(planned: Plan) -> Sequence[Step]:
     """What to run; where a function is gone all of them are made anew, for what went with it."""
     if not planned.missing:
         return planned.pending
-    return [step for step in steps() if step.repeatable or step in planned.pending]
+    added = [step for step in planned.pending if step.capability == "compat"]
+    return [step for step in steps() if step.repeatable or step in planned.pending] + added
 
 
 def _become_owner(connection: psycopg.Connection[Any]) -> None:
