@@ -45,6 +45,10 @@ ACCEPTED = {
     "e.topic in ('a', s.params ->> 'b')": (
         "((e.topic = 'a'::text) OR (e.topic = (s.params ->> 'b'::text)))"
     ),
+    "s.params @> jsonb_build_object('topic', e.topic)": (
+        "(s.params @> jsonb_build_object('topic', e.topic))"
+    ),
+    "concat('a', e.topic) = 'ab'": "(concat('a', e.topic) = 'ab'::text)",
     "case when e.key is null then true else e.key > s.group_name end": (
         "CASE\n            WHEN (e.key IS NULL) THEN true\n"
         "            ELSE (e.key > s.group_name)\n        END"

@@ -28,7 +28,7 @@ Compat = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAMES",
-        help="Compatibility schemas to install too, separated by commas: kv.",
+        help="Compatibility schemas to install too, separated by commas: pgmb, tube, kv.",
     ),
 ]
 Setting = Annotated[str, typer.Argument(metavar="NAME", help="A setting, such as lease.ttl.")]

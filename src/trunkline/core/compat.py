@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-SCHEMAS = ("kv",)
+SCHEMAS = ("pgmb", "tube", "kv")
 _MARK = "Trunkline compatibility: "
 # A schema of another owner is not ours, whatever its comment says: installing runs what is in it.
 _OURS = (

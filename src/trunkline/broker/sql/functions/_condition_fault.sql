@@ -32,7 +32,7 @@ returns text language sql stable as $$
     (select format('type %s is not allowed', t.oid::regtype)
        from regexp_matches(tree, E':\\w*(?:type|typeid|typeId) (\\d+)', 'g') m join pg_type t on t.oid = m[1]::oid
       where t.oid >= 16384 or t.typnamespace <> 'pg_catalog'::regnamespace or t.typname ~ '^_?(reg|pg_|xml|refcursor|aclitem|cstring|gts)'
-         or t.typtype not in ('b', 'r', 'm') and t.oid <> 'record'::regtype
+         or t.typtype not in ('b', 'r', 'm') and t.oid <> all (array['record', 'unknown']::regtype[])  -- unknown: a text without a cast
       limit 1),
     (select 'only collations of Postgres itself are allowed' from regexp_matches(tree, E':collOid (\\d+)', 'g') m where m[1]::bigint >= 16384 limit 1));
 $$;
