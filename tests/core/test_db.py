@@ -337,6 +337,44 @@ async def test_what_is_no_connection_of_its_kind_is_refused_with_what_was_expect
     await twin.close()
 
 
+@pytest.mark.parametrize("kind", ["async", "sync"])
+@pytest.mark.parametrize(
+    ("package", "instead"),
+    [
+        ("psycopg2.extensions", "select trunkline.broker_publish(%s, %s)"),
+        ("asyncpg.connection", "select trunkline.broker_publish($1, $2)"),
+        ("django.utils.connection", "Pass connection.connection"),
+        ("sqlalchemy.orm.session", "driver_connection"),
+        ("other", "tl.transaction()"),
+    ],
+)
+async def test_a_connection_of_another_package_is_refused_with_what_to_pass(
+    dsn: str, kind: str, package: str, instead: str
+) -> None:
+    members = {"__module__": package, "cursor": print, "cursor_factory": dict}
+    on = type("Connection", (), members)()
+    of_an_application = type("Mine", (type(on),), {"__module__": "app"})()
+    twin = Twin(kind, dsn)
+    for given in (on, of_an_application):
+        with pytest.raises(errors.Invalid) as refused:
+            await twin.run(GET, on=given)
+        assert f"got {type(given).__module__}.{type(given).__name__}" in refused.value.message
+        assert instead in refused.value.hint
+    await twin.close()
+
+
+def test_a_proxy_of_sqlalchemy_for_a_blocking_connection_will_do(dsn: str) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(dsn))
+    twin = Db(dsn)
+    with engine.begin() as connection:
+        twin.run(set_ttl("1 day"), on=connection.connection)
+        twin.run(set_ttl("2 days"), on=connection.connection.driver_connection)
+        assert twin.run(GET) == "30 seconds"
+    assert twin.run(GET) == "2 days"
+    engine.dispose()
+
+
 async def test_a_connection_whose_cursors_take_other_placeholders_will_do(
     dsn: str, db: AsyncDb
 ) -> None:

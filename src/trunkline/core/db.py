@@ -19,6 +19,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from trunkline.core.backoff import Backoff
+from trunkline.core.callers import insist_on_connection
 from trunkline.core.connections import (
     connect_arguments,
     hung_up,
@@ -30,7 +31,7 @@ from trunkline.core.connections import (
 from trunkline.core.cursors import KeepingConnection
 from trunkline.core.eager import EagerConnection
 from trunkline.core.errors import BadRequest, DatabaseError, Unavailable, is_clash
-from trunkline.core.execution import execute, execute_async, insist_on_connection, translated
+from trunkline.core.execution import execute, execute_async, translated
 from trunkline.core.forking import is_forked, refuse_forked
 from trunkline.core.pipeline import Pipeline
 from trunkline.core.pools import AsyncPool, Pool

@@ -28,21 +28,6 @@ _UNREADABLE = (
 _FORMATS = {False: Format.TEXT, True: Format.BINARY}
 
 
-def insist_on_connection(on: Any, *, asynchronous: bool) -> None:
-    """Refuse what no call can be run on; what stands for a blocking connection will do."""
-    if asynchronous:
-        fits = isinstance(on, psycopg.AsyncConnection)
-    else:
-        fits = hasattr(on, "cursor") and not isinstance(on, psycopg.AsyncConnection)
-    if not fits:
-        expected = "psycopg.AsyncConnection" if asynchronous else "psycopg.Connection"
-        came = f"{type(on).__module__}.{type(on).__qualname__}"
-        raise Invalid(
-            f"a transaction to take part in is that of a {expected}, got {came}.",
-            hint="SQLAlchemy has it as the driver_connection of its raw connection.",
-        )
-
-
 async def execute_async(
     connection: psycopg.AsyncConnection[Any], call: Call[T], kept: AsyncKeptCursor | None = None
 ) -> T:
