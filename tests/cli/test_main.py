@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from tests.cli.conftest import PROGRAM, Answer, Cli, Start, answer_of
 
+from trunkline.cli import suggesting
 from trunkline.cli.main import main, tree
 from trunkline.core.errors import Unavailable
 from trunkline.version import __version__
@@ -454,7 +456,40 @@ def test_a_person_is_asked_before_something_is_destroyed(
     assert [row["topic"] for row in cli("log", "list").rows] == left
 
 
-def test_a_close_name_is_suggested(cli: Cli) -> None:
-    answer = cli("log", "lst")
-    assert "list" in answer.err
-    assert "trunkline log --help" in answer.err
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("log lst", "log list"),
+        ("lgo list", "log"),
+        ("broker sub", "broker subscribe"),
+        ("kv instances", "kv instance"),
+        ("log produce t", "log append"),
+        ("kv set a b", "kv put"),
+        ("tail orders", "log consume"),
+        ("topics", "log list"),
+        ("psql", "db psql"),
+        ("install", "db install"),
+        ("status", "doctor"),
+        ("version", "--version"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_answered_with_those_that_do(
+    cli: Cli, words: str, meant: str
+) -> None:
+    answer = cli(*words.split())
+    assert answer.code == 2
+    said = answer.err.splitlines()[0]
+    assert "there is no command" in said
+    assert f"trunkline {meant}" in re.split("[:,?] ?", said.split("Did you mean")[1])
+    assert "--help" in answer.err
+
+
+def test_every_suggested_command_exists() -> None:
+    for word, paths in suggesting._ELSEWHERE.items():
+        assert word not in tree().commands
+        for path in paths:
+            assert path == "--version" or tuple(path.split()) in ALL, (word, path)
+
+
+def test_nothing_is_suggested_for_what_resembles_nothing(cli: Cli) -> None:
+    assert cli("xyzzy").err.splitlines()[0] == 'error: there is no command "xyzzy".'

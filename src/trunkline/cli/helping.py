@@ -6,6 +6,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from trunkline.cli.suggesting import suggestions
+
 
 class _Usual:
     """Flags have no type beside them, and what is required no braces around it."""
@@ -32,6 +34,15 @@ class Group(_Usual, TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.epilog = self.epilog or next(found.epilog for found in self.commands.values())
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        word = args[0]
+        if word[:1].isalnum() and self.get_command(ctx, word) is None:
+            program, _, group = ctx.command_path.partition(" ")
+            meant = suggestions(ctx.find_root().command, group, word)
+            question = f" Did you mean: {', '.join(f'{program} {path}' for path in meant)}?"
+            ctx.fail(f'there is no command "{word}".{question if meant else ""}')
+        return super().resolve_command(ctx, args)
 
 
 def commands(help: str) -> typer.Typer:  # noqa: A002 - as in Typer
