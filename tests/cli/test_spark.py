@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -110,14 +110,14 @@ def test_a_tube_that_somebody_works_is_refused_with_who_and_for_how_long(
     assert "Spark was started" in cli(*words).err
 
 
-@pytest.mark.skipif(find_spec("grpc") is not None, reason="Spark Connect is installed")
 def test_a_remote_session_says_how_to_get_spark_connect(
-    cli: Cli, sql: psycopg.Connection[Any]
+    cli: Cli, sql: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sql.execute(SETUP)
+    monkeypatch.setitem(sys.modules, "grpc", None)
     done = cli("spark", "sync", "lake", "--to", "table:app.copy", "--remote", "sc://127.0.0.1:1")
     assert done.code == 2
-    assert "pip install 'pyspark[connect]'" in done.err
+    assert "pip install 'trunkline[spark-connect]'" in done.err
     assert len(done.err.splitlines()) < 6
 
 

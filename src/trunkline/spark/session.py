@@ -10,7 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trunkline.core.errors import BadRequest, Invalid
+from trunkline.core.errors import BadRequest
+from trunkline.core.extras import insist_on
 from trunkline.spark.home import compiled
 from trunkline.spark.java import find_java
 
@@ -79,11 +80,13 @@ def session(
         raise BadRequest(
             f'a master is local[N], spark://HOST:PORT, k8s://... or yarn, got "{master}".'
         )
+    if remote or "SPARK_REMOTE" in os.environ:
+        insist_on("spark-connect", "Spark Connect")
     builder = SparkSession.builder.appName(app)
     if remote:
         for name, value in conf.items():
             builder = builder.config(name, value)
-        return register(_connected(builder, remote))
+        return register(builder.remote(remote).getOrCreate())
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         os.environ["JAVA_HOME"] = str(find_java())
@@ -102,16 +105,6 @@ def session(
     with compiled() if local else nullcontext():
         made = builder.getOrCreate()
     return register(made)
-
-
-def _connected(builder: SparkSession.Builder, remote: str) -> SparkSession:
-    try:
-        return builder.remote(remote).getOrCreate()
-    except ImportError as error:
-        said = str(error).removeprefix("[PACKAGE_NOT_INSTALLED] ")
-        raise Invalid(
-            f"Spark Connect needs more packages: {said}", hint="Run: pip install 'pyspark[connect]'"
-        ) from error
 
 
 def register(spark: SparkSession) -> SparkSession:
