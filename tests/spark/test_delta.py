@@ -288,14 +288,14 @@ def test_a_table_says_how_long_it_keeps_files(said: str | None, hours: int) -> N
 def test_a_staged_file_that_is_gone_does_not_undo_the_batch(
     target: DeltaTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    merge = delta._merge
+    merge = delta.merge
 
     def merge_and_lose(*given: Any, **options: Any) -> None:
         merge(*given, **options)
         for file in Path(target.path, STAGING).iterdir():
             file.unlink()
 
-    monkeypatch.setattr(delta, "_merge", merge_and_lose)
+    monkeypatch.setattr(delta, "merge", merge_and_lose)
     assert upsert(target, 0, (1, "a"))
     assert content(target) == [(1, "a")]
 

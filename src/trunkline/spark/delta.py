@@ -5,7 +5,8 @@ of its batch (an application transaction of the Delta protocol), by which a repe
 drivers that commit the same batch at once conflict, and the second finds it done.
 
 Appends put the files into the table as they are. An upsert merges them: they lie in a folder that
-readers of Delta do not look into, and leave it after the commit. What is in no table and old is
+readers of Delta do not look into, and leave it after the commit; so do appends to a table with
+constraints, which Delta's own writer checks (see `delta_rules`). What is in no table and old is
 removed by upkeep, which runs with every `compact_every`-th commit; nothing else deletes a file.
 """
 
@@ -13,14 +14,14 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 from pyarrow import fs
@@ -28,13 +29,14 @@ from pyarrow import fs
 from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import BadRequest, Conflict, Invalid
-from trunkline.spark.columns import quoted
+from trunkline.spark.delta_merge import merge, staged
+from trunkline.spark.delta_rules import NO_RULES, Rules, broken_rule
 from trunkline.spark.delta_upkeep import STAGING, upkeep
 from trunkline.spark.ledger import check_repeat
 from trunkline.spark.parquet_files import File, write_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from trunkline.spark.ledger import Batch
 
@@ -53,10 +55,14 @@ class DeltaTarget:
     schema: pa.Schema
     partition_columns: tuple[str, ...] = ()
     compact_every: int = 100
+    rules: Rules = NO_RULES
+    """Of the table as it is when the write is planned."""
 
-    def check(self, rows: pa.Schema | None = None) -> None:
-        """Refuse rows (all columns, unless these) that the table does not take."""
+    def check(self, rows: pa.Schema | None = None, *, changes: bool = False) -> None:
+        """Refuse rows (all columns, unless these), or ``changes`` to what is there, that the table
+        does not take."""
         rows = rows or self.schema
+        self.rules.check(rows, changes=changes)
         if missing := [name for name in self.partition_columns if name not in rows.names]:
             raise Invalid(f"the rows have no column {', '.join(missing)} to partition by.")
         try:
@@ -86,6 +92,8 @@ class DeltaTarget:
         files = self._files()
         batches = self._checked(batches)
         if mode == "append":
+            batches = self.rules.checked(batches)
+        if mode == "append" and not self.rules.checked_by_delta:
             return write_files(
                 batches,
                 files=files,
@@ -143,6 +151,7 @@ class DeltaTarget:
         waits = Backoff(first=0.05, longest=2.0)
         for attempt in range(_ATTEMPTS):
             table = self._open(delete_flag)
+            seen = table.version()
             if _newest(table, app) >= batch.number:
                 if attempt and _noted(table, write=write):
                     break
@@ -150,18 +159,16 @@ class DeltaTarget:
                 logger.info("skipped: the batch was written before", app=app, batch=batch.number)
                 self._unstage(files)
                 return False
+            self._refuse_other_rules(table)
             try:
                 if mode == "append":
                     self._append(table, files, properties, truncate=truncate)
                 else:
-                    staged = self._staged(files, keys, order_by)
-                    _merge(table, staged, properties, tuple(keys), delete_flag, truncate=truncate)
+                    rows_to_merge = staged(self._rows(files), keys, order_by)
+                    merge(table, rows_to_merge, properties, keys, delete_flag, truncate=truncate)
                 break
-            except CommitFailedError as error:
-                if attempt == _ATTEMPTS - 1:
-                    raise Conflict(
-                        f"others wrote to the table at the same time, {_ATTEMPTS} times: {error}."
-                    ) from None
+            except DeltaError as error:
+                self._raise_unless_others_wrote(error, seen, last=attempt == _ATTEMPTS - 1)
                 time.sleep(waits.next())
         self._unstage(files)
         table.update_incremental()
@@ -172,6 +179,24 @@ class DeltaTarget:
     def upkeep(self) -> None:
         """Merge small files, remove what is old and in no table; see `delta_upkeep`."""
         upkeep(self.path, self._files())
+
+    def _refuse_other_rules(self, table: DeltaTable) -> None:
+        if Rules.of(table) != self.rules:
+            raise Conflict(
+                "the constraints or features of the table changed while rows were written.",
+                hint="Start the write again: nothing was written.",
+            )
+
+    def _raise_unless_others_wrote(self, error: DeltaError, seen: int, *, last: bool) -> None:
+        """Raise what a commit failed with, unless a commit after version ``seen`` is the reason."""
+        if not isinstance(error, CommitFailedError):
+            raise broken_rule(error) from None
+        if DeltaTable(self.path).version() == seen:
+            raise Conflict(f"the table refuses the commit: {error}.") from None
+        if last:
+            raise Conflict(
+                f"others wrote to the table at the same time, {_ATTEMPTS} times: {error}."
+            ) from None
 
     def _open(self, delete_flag: str | None) -> DeltaTable:
         if DeltaTable.is_deltatable(self.path):
@@ -194,6 +219,11 @@ class DeltaTarget:
         *,
         truncate: bool,
     ) -> None:
+        mode: Literal["overwrite", "append"] = "overwrite" if truncate else "append"
+        if self.rules.checked_by_delta:
+            rows = self._rows(files).scanner().to_reader()
+            write_deltalake(table, rows, mode=mode, commit_properties=properties)
+            return
         table.create_write_transaction(
             [
                 AddAction(
@@ -206,34 +236,18 @@ class DeltaTarget:
                 )
                 for file in files
             ],
-            mode="overwrite" if truncate else "append",
+            mode=mode,
             schema=table.schema(),
             partition_by=list(self.partition_columns),
             commit_properties=properties,
         )
 
-    def _staged(
-        self, files: Sequence[File], keys: Sequence[str], order_by: Sequence[str]
-    ) -> _Staged:
-        """The staged rows, one per key. Only keys are held in memory unless some come twice."""
+    def _rows(self, files: Sequence[File]) -> ds.Dataset:
+        """Staged rows, not read yet."""
         if not files:
-            return _Staged(self.schema.empty_table())
-        rows = ds.dataset(
-            [file.path for file in files], schema=self.schema, filesystem=self._files()
-        )
-        found = rows.to_table(columns=list(keys))
-        if empty := [name for name in keys if found.column(name).null_count]:
-            raise Invalid(f"a row has a key ({', '.join(empty)}) that is null.")
-        bounds = _bounds(found)
-        if _one_row_per_key(found, keys):
-            return _Staged(rows.scanner().to_reader(), bounds)
-        if not order_by:
-            raise Invalid(
-                f"two rows of one batch have the same key ({', '.join(keys)}).",
-                hint="Which is last? Name the columns that tell it with the option orderBy,"
-                " or keep one row per key.",
-            )
-        return _Staged(last_rows(rows.to_table(), keys, order_by), bounds)
+            return ds.dataset(self.schema.empty_table())
+        paths = [file.path for file in files]
+        return ds.dataset(paths, schema=self.schema, format="parquet", filesystem=self._files())
 
     def _unstage(self, files: Sequence[File]) -> None:
         place = self._files()
@@ -256,80 +270,11 @@ class DeltaTarget:
         return fs.SubTreeFileSystem(root, local)
 
 
-@dataclass(frozen=True)
-class _Staged:
-    """Rows that are to be merged."""
-
-    rows: pa.Table | pa.RecordBatchReader
-    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Of keys that are numbers, the lowest and the highest."""
-
-
 def partition_columns(path: str) -> tuple[str, ...]:
     """What a table is partitioned by; nothing when there is none."""
     if not DeltaTable.is_deltatable(path):
         return ()
     return tuple(DeltaTable(path).metadata().partition_columns)
-
-
-def last_rows(rows: pa.Table, keys: Sequence[str], order_by: Sequence[str]) -> pa.Table:
-    """Of every key the row that is highest in the columns of the order; a draw is refused."""
-    place = "_place"  # where a row stands after sorting: the highest of a key first, nulls last
-    order = [(name, "ascending") for name in keys] + [(name, "descending") for name in order_by]
-    rows = rows.take(pc.sort_indices(rows, sort_keys=order))
-    if not _one_row_per_key(rows.select([*keys, *order_by]), [*keys, *order_by]):
-        raise Invalid(
-            f"two rows of one batch have the same key ({', '.join(keys)})"
-            f" and the same {', '.join(order_by)}: which is last?"
-        )
-    numbered = rows.select(list(keys)).append_column(place, pa.array(range(rows.num_rows)))
-    last = numbered.group_by(list(keys)).aggregate([(place, "min")])
-    return rows.take(last.column(f"{place}_min"))
-
-
-def _bounds(keys: pa.Table) -> dict[str, tuple[int, int]]:
-    numbers = [field.name for field in keys.schema if pa.types.is_integer(field.type)]
-    found = {name: pc.min_max(keys.column(name)).as_py() for name in numbers}
-    return {name: (bounds["min"], bounds["max"]) for name, bounds in found.items()}
-
-
-def _one_row_per_key(rows: pa.Table, keys: Sequence[str]) -> bool:
-    return bool(rows.group_by(list(keys)).aggregate([]).num_rows == rows.num_rows)
-
-
-def _merge(
-    table: DeltaTable,
-    staged: _Staged,
-    properties: CommitProperties,
-    keys: tuple[str, ...],
-    delete_flag: str | None,
-    *,
-    truncate: bool,
-) -> None:
-    columns = [name for name in staged.rows.schema.names if name != delete_flag]
-    stays = f"s.{quoted(delete_flag)} is not true" if delete_flag else None
-    equal = [f"t.{quoted(key)} = s.{quoted(key)}" for key in keys]
-    # follows from the rest, and lets Delta leave files alone whose keys are all beyond
-    within = [
-        f"t.{quoted(key)} between {low} and {high}" for key, (low, high) in staged.bounds.items()
-    ]
-    # nothing of the table matches when it is to be emptied: all of it leaves, the rows come
-    same = "false" if truncate else " and ".join(equal + within)
-    merger = table.merge(
-        staged.rows, same, source_alias="s", target_alias="t", commit_properties=properties
-    )
-    if truncate:
-        merger = merger.when_not_matched_by_source_delete()
-    else:
-        if delete_flag:
-            merger = merger.when_matched_delete(f"s.{quoted(delete_flag)} is true")
-        if others := [name for name in columns if name not in keys]:
-            merger = merger.when_matched_update(_values(others), stays)
-    merger.when_not_matched_insert(_values(columns), stays).execute()
-
-
-def _values(columns: Sequence[str]) -> dict[str, str]:
-    return {quoted(name): f"s.{quoted(name)}" for name in columns}
 
 
 def _newest(table: DeltaTable, app: str) -> int:

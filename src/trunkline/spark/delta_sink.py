@@ -108,13 +108,15 @@ def plan(options: DeltaSinkOptions, schema: StructType, *, overwrite: bool) -> D
     if overwrite and options.keys:
         raise Invalid("to overwrite a table and to upsert by keys contradict each other.")
     from trunkline.spark.delta import DeltaTarget, partition_columns  # slow to import
+    from trunkline.spark.delta_rules import Rules
 
     _check_columns(options, schema)
     rows = nullable(to_arrow_schema(schema, timezone="UTC"))
     partitioned = options.partition_columns or partition_columns(options.path)
-    table = DeltaTarget(options.path, rows, partitioned, options.compact_every)
+    rules = Rules.at(options.path)
+    table = DeltaTarget(options.path, rows, partitioned, options.compact_every, rules)
     written = [column for column in rows if column.name != options.delete_flag]
-    table.check(pa.schema(written))
+    table.check(pa.schema(written), changes=overwrite or bool(options.keys))
     return DeltaSinkTarget(
         table,
         "upsert" if options.keys else "append",

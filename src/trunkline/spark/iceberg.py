@@ -148,6 +148,12 @@ def _make(catalog: SqlCatalog, options: IcebergSinkOptions, rows: pa.Schema) -> 
 def _check(table: Table, name: str, rows: pa.Schema) -> None:
     if not table.spec().is_unpartitioned():
         raise Invalid(f"table {name} is partitioned, which this sink does not write.")
+    if required := [column.name for column in table.schema().fields if column.required]:
+        raise Invalid(
+            f"column {', '.join(required)} of table {name} is required, which this sink does not"
+            " check.",
+            hint="Make it optional.",
+        )
     there = {column.name: _plain(column.type) for column in table.schema().as_arrow()}
     given = {column.name: _plain(column.type) for column in rows}
     if differing := [column for column, kind in given.items() if there.get(column) != kind]:
