@@ -30,6 +30,7 @@ from trunkline import spark
 from trunkline.broker import enqueue
 from trunkline.cli import main
 from trunkline.core import errors, migrate
+from trunkline.core import objects as core_objects
 from trunkline.core.calls import AsyncFace
 from trunkline.kv import client as kv_client
 from trunkline.kv import models as kv_models
@@ -170,11 +171,14 @@ FACES: dict[str, list[tuple[type, str, str]]] = {
         (live_stream.LiveStream, "stream", "token open close items"),
     ],
     "kv": [(kv_client.Kv, "tl.kv", ""), (trunkline.Parade, "parade", "")],
-    "core": [(trunkline.Platform, "tl", "dsn transaction services close")],
+    "core": [
+        (trunkline.Platform, "tl", "dsn transaction services close"),
+        (core_objects.Objects, "tl.objects", ""),
+    ],
     "spark": [],
 }
 VALUES: dict[str, list[type]] = {
-    "core": [],
+    "core": [core_objects.OwnedObject, core_objects.Quota],
     "log": [
         models.Outgoing,
         models.Message,

@@ -16,6 +16,7 @@ from trunkline.core.keeper import ServerKeeper
 from trunkline.core.lease import ProcessLease
 from trunkline.core.listen import Listener, Notifier
 from trunkline.core.maintain import Maintainer
+from trunkline.core.objects import Objects, SyncObjects
 from trunkline.core.portal import Portal
 from trunkline.core.quiet import Commits
 from trunkline.core.settings import Settings
@@ -53,6 +54,7 @@ class Platform:
         self.live = Live(self.db, lease=self._lease, listener=self._listener)
         self.tube = Tubes(self.db, lease=self._lease, listener=self._listener)
         self.kv = Kv(self.db, lease=self._lease, listener=self._listener)
+        self.objects = Objects(self.db)
 
     @property
     def dsn(self) -> str:
@@ -137,6 +139,7 @@ class SyncPlatform:
         self.live = SyncLive(self.db, self._portal, self._platform.live)
         self.tube = SyncTubes(self.db)
         self.kv = SyncKv(self.db, self._portal, self._platform.kv)
+        self.objects = SyncObjects(self.db)
 
     @property
     def dsn(self) -> str:

@@ -37,6 +37,7 @@ from trunkline.cli import (
     log_groups,
     log_read,
     log_upkeep,
+    objects,
     serve,
     spark,
     spark_archive,
@@ -72,6 +73,7 @@ doctor.add_to(app)
 why.add_to(app)
 demo.add_to(app)
 app.add_typer(db.app, name="db")
+app.add_typer(objects.app, name="object")
 app.add_typer(log.app, name="log")
 for part in (log_append, log_read, log_groups, log_dead, log_upkeep):
     part.add_to(log.app)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from http import HTTPStatus
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from fastapi.exceptions import RequestValidationError
@@ -93,7 +94,9 @@ def _of_arguments(fault: Mapping[str, Any], *, in_json: bool) -> Invalid:
 def respond(error: Exception) -> JSONResponse:
     """An error as the answer to a request."""
     told = problem(error)
-    headers = {"WWW-Authenticate": "Bearer"} if told["status"] == 401 else None
+    headers = {"WWW-Authenticate": "Bearer"} if told["status"] == 401 else {}
+    if "retry_after" in told:
+        headers["Retry-After"] = str(ceil(float(told["retry_after"])))
     return JSONResponse(told, told["status"], headers, MEDIA_TYPE)
 
 

@@ -15,6 +15,7 @@ from trunkline.gateway import (
     log,
     log_dead,
     log_groups,
+    objects,
     tube,
     webhooks,
 )
@@ -33,6 +34,6 @@ def add_to(app: FastAPI, gateway: Gateway) -> None:
     for part in (
         *(log, log_dead, log_groups),
         *(broker, broker_groups, broker_handlers, broker_subscriptions),
-        *(webhooks, tube, kv),
+        *(webhooks, tube, kv, objects),
     ):
         app.include_router(part.router, dependencies=[Depends(known_parameters)])
