@@ -93,11 +93,11 @@ def _of_arguments(fault: Mapping[str, Any], *, in_json: bool) -> Invalid:
 
 def respond(error: Exception) -> JSONResponse:
     """An error as the answer to a request."""
-    told = problem(error)
-    headers = {"WWW-Authenticate": "Bearer"} if told["status"] == 401 else {}
-    if "retry_after" in told:
-        headers["Retry-After"] = str(ceil(float(told["retry_after"])))
-    return JSONResponse(told, told["status"], headers, MEDIA_TYPE)
+    body = problem(error)
+    headers = {"WWW-Authenticate": "Bearer"} if body["status"] == 401 else {}
+    if "retry_after" in body:
+        headers["Retry-After"] = str(ceil(float(body["retry_after"])))
+    return JSONResponse(body, body["status"], headers, MEDIA_TYPE)
 
 
 def formatted(error: GraphQLError) -> dict[str, Any]:
