@@ -57,6 +57,7 @@ def test_what_it_has_not_read_stays_until_it_has(lake: Session) -> None:
 
 
 def test_a_group_whose_reader_is_elsewhere_is_not_abandoned(lake: Session) -> None:
+    call(lake, "config_set", name="broker.abandoned_after", value="30 days")
     for away, kept in ((timedelta(days=2), True), (timedelta(days=4), False)):
         lake.execute(
             "update trunkline.broker_group set idle_since = clock_timestamp() - %s", [away]

@@ -654,6 +654,7 @@ def test_what_a_lasting_group_has_not_read_stays_beyond_the_retention(session: S
 
 
 def test_a_group_that_was_behind_for_too_long_is_told_what_has_left(session: Session) -> None:
+    call(session, "config_set", name="broker.hold", value="3 days")
     subscribe(session)
     fill(session, rounds=1)
     Member(session).join()
@@ -765,6 +766,7 @@ def test_a_subscription_from_a_time_whose_events_have_left_begins_with_those_tha
 def test_a_subscription_is_resumed_where_its_events_have_left_only_by_who_says_so(
     session: Session,
 ) -> None:
+    call(session, "config_set", name="broker.hold", value="3 days")
     bad = subscribe(session, "bad", "2 / (e.payload ->> 'n')::int > 1")
     publish(session, "order", {"n": 2})
     match(session)
@@ -821,6 +823,7 @@ def test_a_group_that_does_not_last_and_has_read_all_is_told_nothing(session: Se
 
 
 def test_retention_waits_for_nobody_who_holds_a_group(session: Session, other: Session) -> None:
+    call(session, "config_set", name="broker.hold", value="3 days")
     session.execute("set statement_timeout = '10s'")
     subscribe(session)
     fill(session, rounds=1)

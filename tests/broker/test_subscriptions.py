@@ -585,6 +585,7 @@ def test_holding_needs_a_lease_and_a_subscription(session: Session) -> None:
 
 
 def test_a_group_that_nobody_reads_is_seen_and_goes_at_last(session: Session) -> None:
+    call(session, "config_set", name="broker.abandoned_after", value="30 days")
     subscribe(session, "left", handler="reader")
     subscribe(session, "used", handler="reader")
     call(session, "broker_join", group_name="used", handler="reader", process=process(session))

@@ -138,6 +138,34 @@ def test_a_ring_grows_while_it_runs_even_when_every_slot_is_full(demo: Session, 
     assert ask(demo, "select slots from trunkline.ring_list() where ring = 'demo'") == 6
 
 
+def test_a_ring_whose_rows_are_needed_for_long_grows_ever_more_slowly(
+    demo: Session, ring: Ring
+) -> None:
+    needs(demo, 1)
+    assert fill(demo, ring) == 3
+    lasted, since = [], 0
+    for number in range(1, 101):
+        write(demo, str(number))
+        if ring.rotate():
+            lasted.append(number - since)
+            since = number
+    assert lasted == sorted(lasted)
+    assert len(lasted) in range(4, 7)
+    assert len(ring.rows()) == 4 + len(lasted)
+    assert ring.held_by
+
+    tick(demo)
+    needs(demo, None)
+    write(demo, "last")
+    assert ring.rotate(200 * TURN)
+    while ring.clear():
+        pass
+    write(demo, "more")
+    tick(demo)
+    assert ring.rotate()
+    assert ring.current < 4
+
+
 def fill(session: Session, ring: Ring) -> int:
     """Write and turn until no slot is free; every row is numbered."""
     turns = 0

@@ -659,7 +659,8 @@ def test_a_pinned_horizon_changes_nothing_for_a_million_rows(pristine: Session) 
             demo.execute("call trunkline.maintain()")
         assert ask(demo, "select max(first_position + n - 1) from trunkline.tick") == rounds * batch
         assert ask(demo, "select count(*) from trunkline.demo") == rounds * batch
-        assert ask(demo, "select count(distinct slot) from trunkline.demo") == 4
+        # the four of the ring, and a few more that each last as long as all before them
+        assert ask(demo, "select count(distinct slot) from trunkline.demo") in range(4, 9)
         assert dead_rows(demo) == {}
         idle = pages(demo, "select trunkline._tick_take('demo')")
     fifth = rounds // 5

@@ -84,6 +84,7 @@ class Group:
     quarantined: int
     handlers: int
     waiting: int
+    waiting_since: datetime | None
     dead: int
     trimmed_to: int
     lost: int

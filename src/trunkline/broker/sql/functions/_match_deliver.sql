@@ -1,6 +1,7 @@
 /* Write what was found as deliveries, numbered from a number on, and wake the groups: broker:group:<id>:<lanes>.  The last number.
-   Places count the events from the position begin_at on; buckets has one for each place. */
-create or replace function trunkline._match_deliver(after bigint, begin_at bigint, buckets int[], places int[], subscriptions bigint[])
+   Places count the events from the position begin_at on; buckets has one for each place.  late: they may lie before those that were
+   delivered already. */
+create or replace function trunkline._match_deliver(after bigint, begin_at bigint, buckets int[], places int[], subscriptions bigint[], late boolean default false)
 returns bigint language plpgsql set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   last_number bigint;
@@ -29,9 +30,9 @@ begin
        select b.done, lead(b.done, 1, l.n) over (order by b.done)
          from (select distinct width_bucket(l.positions[g.place] - 1, l.positions) as done from generate_series(1, l.n, 1000) g (place) where l.n > 1000) b) p),
   written as (
-    insert into trunkline.delivery (slot, group_id, lane, first, n, lowest, positions, subscriptions, at)
+    insert into trunkline.delivery (slot, group_id, lane, first, n, lowest, positions, subscriptions, at, late)
     select (select r.current from trunkline.ring r where r.ring = 'delivery'), p.group_id, p.lane,
-           p.first, p.n, p.positions[1], p.positions, p.subscriptions, clock_timestamp()
+           p.first, p.n, p.positions[1], p.positions, p.subscriptions, clock_timestamp(), _match_deliver.late
       from part p
     returning group_id, lane, first + n - 1 as last_one)
   select coalesce(max(w.last_one), after), array_agg(format('broker:group:%s:%s', w.group_id, w.lanes)) into last_number, woken

@@ -30,5 +30,5 @@ begin
     return null;
   end if;
   update trunkline.broker_subscription s set caught_up_to = reached where s.subscription = late.subscription;
-  return trunkline._match_deliver(delivered, late.caught_up_to + 1, trunkline._match_buckets(null), found_.places, found_.subscriptions);
+  return trunkline._match_deliver(delivered, late.caught_up_to + 1, trunkline._match_buckets(null), found_.places, found_.subscriptions, late => true);
 end $$;

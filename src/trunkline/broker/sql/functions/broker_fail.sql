@@ -22,7 +22,7 @@ begin
     batch, clock_timestamp() + retry_after, trunkline._broker_error(error));
   if aside <> (select count(distinct d) from unnest(deliveries) d) then
     perform trunkline._raise('TL410', format('of %s that failed only %s still there.', trunkline._counted(cardinality(deliveries), 'event'), trunkline._counted(aside, 'is', 'are')),
-      'Lengthen broker.hold, or handle events sooner.', jsonb_build_object('deliveries', deliveries));
+      'Lengthen broker.hold and broker.hold_bytes, or handle events sooner.', jsonb_build_object('deliveries', deliveries));
   end if;
   return batch;
 end $$;

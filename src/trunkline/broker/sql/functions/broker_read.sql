@@ -55,7 +55,7 @@ begin
                            from trunkline._broker_fetch(present, reader, chosen, reached, max_events) e) f
                   group by 1) m using (lane);
     if further.gone is not null then
-      perform trunkline._raise('TL410', format('events of lane %s of group "%s" have left up to delivery %s: it was behind for longer than broker.hold.', further.gone[2], group_name, further.gone[1]),
+      perform trunkline._raise('TL410', format('events of lane %s of group "%s" have left up to delivery %s: it was behind for longer than broker.hold, or held more than broker.hold_bytes.', further.gone[2], group_name, further.gone[1]),
         case when fresh then format('Begin after it: from_position => %s, lane => %s.', further.gone[1] + 1, further.gone[2])
              else format('Go on after it: broker_seek() with up_to => %s, lane => %s.', further.gone[1], further.gone[2]) end,
         jsonb_build_object('group_name', group_name, 'lane', further.gone[2], 'first', further.gone[1] + 1));

@@ -2,6 +2,8 @@
    only the row of the ring changes.  A slot is free when it is not waiting to be emptied; rows that came
    late stand in some, and do no harm.  A ring in which none may be late has a function named as _tick_still() is, which waits
    for its writer, no longer than maintain.lock_timeout, and keeps it waiting until this transaction ends.
+   When rows are needed for so long that no slot is free, the current one lasts as long as all the older ones together, and then the ring
+   gets another slot: a year takes about twenty, and what leaves first is never more than half of all.
    A ring with many writers may have a sequence named as event_slot is, which tells them the current slot without a query. */
 create or replace function trunkline._ring_rotate(ring text, now_ timestamptz)
 returns boolean language plpgsql as $$
@@ -14,6 +16,7 @@ declare
   before text := current_setting('lock_timeout');
   in_use boolean;
   next_slot int;
+  oldest timestamptz;
 begin
   perform trunkline._isolation_check('Rotating a ring');
   select r.* into state from trunkline.ring r where r.ring = _ring_rotate.ring for no key update skip locked;
@@ -37,10 +40,15 @@ begin
    where s.ring = _ring_rotate.ring and s.left_at is null and s.slot <> state.current and s.slot < slots
    order by s.slot < state.current, s.slot limit 1;
   if not found then
+    select coalesce(min(s.slot) filter (where s.left_at is null and s.slot <> state.current), max(s.slot) + 1), min(s.left_at) into next_slot, oldest
+      from trunkline.ring_slot s where s.ring = _ring_rotate.ring;
     update trunkline.ring r
        set held_since = coalesce(r.held_since, now_), held_by = coalesce(r.held_by, 'rows that are needed or not yet numbered')
      where r.ring = _ring_rotate.ring and (r.held_since is null or r.held_by is null);
-    return false;
+    if now_ < state.rotated_at + (state.rotated_at - oldest) or next_slot >= 256 then
+      return false;
+    end if;
+    perform trunkline._ring_grow(ring, next_slot + 1);
   end if;
   if to_regprocedure(still) is not null then
     begin
