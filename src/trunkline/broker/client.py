@@ -10,6 +10,7 @@ from weakref import WeakSet
 from trunkline.broker import (
     calls,
     handler_calls,
+    held,
     subscription_calls,
     watch_calls,
     webhook_calls,
@@ -209,6 +210,7 @@ class Broker(AsyncFace):
     group = awaited(calls.group)
     group_delete = awaited(calls.group_delete)
     groups = awaited(calls.groups)
+    held = awaited(held.held)
     lag = awaited(calls.lag)
     why = awaited(calls.why)
     read = awaited(calls.read)
@@ -230,6 +232,7 @@ class Broker(AsyncFace):
             BrokerMatcher(self._db.alone(), self._listener),
             BrokerForwarder(self._db, self._listener),
             BrokerWebhooks(self._db, self._lease, self._listener),
+            held.BrokerHoldWatch(self._db),
         ]
 
     handler_delete = awaited(handler_calls.handler_delete)
@@ -424,6 +427,7 @@ class SyncBroker(SyncFace):
     group = blocking(calls.group)
     group_delete = blocking(calls.group_delete)
     groups = blocking(calls.groups)
+    held = blocking(held.held)
     lag = blocking(calls.lag)
     why = blocking(calls.why)
     read = blocking(calls.read)

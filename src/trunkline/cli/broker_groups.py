@@ -31,6 +31,7 @@ _GROUPS = (
     "subscriptions",
     "handlers",
     "waiting",
+    "waiting_since",
     "dead",
     "lost",
     "idle_since",

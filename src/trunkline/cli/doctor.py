@@ -200,9 +200,9 @@ def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
                 f"group {group.group_name} lost deliveries {group.lost_first} to {group.lost_last}"
                 f" on {group.lost_at:%Y-%m-%d %H:%M}: they left before it had read them,"
                 f" {group.lost} in all",
-                "Keep workers running that keep up, or give it longer: trunkline db config set"
-                " broker.hold ...; if nobody needs it: trunkline broker group-delete"
-                f" {group.group_name}",
+                "Keep workers running that keep up, or raise the limit: trunkline db config set"
+                " broker.hold ... (or broker.hold_bytes); if it is not needed: trunkline broker"
+                f" group-delete {group.group_name}",
             )
         if group.lasting and group.idle_since is not None and group.waiting:
             yield Finding(
@@ -212,9 +212,28 @@ def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
                 f" {counted(group.waiting, 'delivery waits', 'deliveries wait')}",
                 f"Start a worker, or: trunkline broker group-delete {group.group_name}",
             )
+    yield from _held(connection)
     yield from _abandoned_retries(connection)
     if not behind.events:
         yield Finding("broker", State.OK, f"{_groups(groups)}, every event is matched")
+
+
+def _held(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
+    """Do unread events fill the disk?"""
+    from trunkline.broker.held import held
+    from trunkline.core.doctor import Finding, State
+    from trunkline.core.execution import execute
+
+    found = execute(connection, held())
+    if found.warning is not None:
+        yield Finding(
+            "broker",
+            State.FAIL if found.is_nearly_full else State.WARN,
+            found.warning,
+            "Start its workers, or: trunkline broker group-delete"
+            f" {found.group_name or 'GROUP'}."
+            + (" At the limit its oldest events leave unread." if found.most else ""),
+        )
 
 
 def _abandoned_retries(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":

@@ -265,13 +265,16 @@ def check_rings(connection: Connection) -> Iterator[Finding]:
     rings = _rows(connection, "ring_list")
     held = [ring for ring in rings if ring["held_since"]]
     for ring in held:
-        full = ring["used"] >= ring["slots"] - 1
+        needed = "needed" in (ring["held_by"] or "")
+        full = ring["used"] >= ring["slots"] - 1 and not needed
         yield Finding(
             "rotation",
             State.FAIL if full else State.WARN,
             f"ring {ring['ring']} ({ring['used']} of {ring['slots']} slots in use) is held back"
             f" since {_ago(ring['held_since'])} by {ring['held_by'] or 'somebody who left'}",
-            "End that session; disk grows until then.",
+            "Disk grows until the groups, tubes and zones that are behind have caught up."
+            if needed
+            else "End that session; disk grows until then.",
         )
     if not held:
         rest = ", ".join(f"{ring['ring']} {ring['used']}/{ring['slots']}" for ring in rings)
