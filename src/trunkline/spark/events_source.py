@@ -49,7 +49,7 @@ class EventsOptions(Options):
     numbers of deliveries. Nothing is taken from the group."""
     group_id: str | None = Field(default=None, min_length=1)
     """The stream reads as this group, which is made if it is not there: what it has not read is
-    kept for it, up to broker.hold, and its lag shows. Positions are then the numbers of
+    kept for it, within broker.hold, and its lag shows. Positions are then the numbers of
     deliveries."""
     columns: Words | None = None
     """Only these columns; Spark reads all of a Python source otherwise."""

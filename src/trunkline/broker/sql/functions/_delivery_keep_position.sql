@@ -1,5 +1,5 @@
 /* The lowest position of an event that a lasting group has still to read; NULL when there is none.  What has left of its deliveries is
-   no longer to be read: so an event stays as long as they do, and that they leave is told.
+   no longer to be read: so an event stays as long as they do.
    Looks at one row of each lane, and at those of the history: a group that does not read for a year costs no more than another. */
 create or replace function trunkline._delivery_keep_position()
 returns bigint language sql stable set enable_seqscan = off as $$

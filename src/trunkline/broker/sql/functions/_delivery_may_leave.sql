@@ -1,7 +1,7 @@
 /* A slot of deliveries may leave when it is older than broker.retention and every handler of a lasting group has read what is
    in it for that handler, or when it is older than broker.hold, or when what is held takes more than broker.hold_bytes.  A group that had
    not read its part then learns it by _delivery_trim(), whether it lasts or not.  Asked again and again while a group does not read: then it
-   looks at the last row of each lane.  Waits for nobody: while somebody holds the row of such a group the slot stays.
+   looks at the last row of each lane.  Does not wait: while a transaction holds the row of such a group the slot stays.
    Both trimmed_to and left_to are told when the slot is found, maintain.settle before it is emptied: TRUNCATE hides the rows from
    older snapshots too, and whoever has one must be refused rather than see nothing. */
 create or replace function trunkline._delivery_may_leave(ring text, slot int)

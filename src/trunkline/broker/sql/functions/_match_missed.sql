@@ -1,4 +1,4 @@
-/* Tell everybody of positions that left before they were matched for a subscription, which stood still for longer than broker.hold or
+/* Publish an event about positions that left before they were matched for a subscription, which stood still for longer than broker.hold or
    was to begin at a time before them. */
 create or replace function trunkline._match_missed(late trunkline.broker_subscription, first bigint, last bigint)
 returns void language sql as $$

@@ -1,5 +1,5 @@
 /* Note where a reader is that keeps its position elsewhere (Spark in its checkpoint): the handler then stands just after that delivery in
-   every lane, whether that is forth or back.  What comes after it stays as long as broker.hold, and shows in broker_groups()
+   every lane, whether that is forth or back.  What comes after it stays, and shows in broker_groups()
    and broker_lag().  A group whose reader says so now and then is not abandoned.  What is noted already writes nothing.
    Errors: TL404, TL409 a living member works on the handler, TL422 a delivery that does not exist yet. */
 create or replace function trunkline.broker_progress(group_name text, handler text, up_to bigint)

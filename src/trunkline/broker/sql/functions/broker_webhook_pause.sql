@@ -1,4 +1,4 @@
-/* Send nothing to a webhook until broker_webhook_resume(); what comes meanwhile waits, at most for broker.hold.
+/* Send nothing to a webhook until broker_webhook_resume(); what comes meanwhile waits.
    Returns whether it was not paused before; then the reason is noted.  TL404. */
 create or replace function trunkline.broker_webhook_pause(webhook bigint, reason text default null)
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

@@ -1,10 +1,9 @@
-/* Let the next free slot take the rows if the current one has had its time and holds any.  Locks nobody out:
-   only the row of the ring changes.  A slot is free when it is not waiting to be emptied; rows that came
-   late stand in some, and do no harm.  A ring in which none may be late has a function named as _tick_still() is, which waits
-   for its writer, no longer than maintain.lock_timeout, and keeps it waiting until this transaction ends.
+/* Let the next free slot take the rows if the current one has had its time and holds any.  Locks only the row of the ring.
+   A slot is free when it is not waiting to be emptied; rows that came late stand in some, and do no harm.  A ring in which none may be late has a
+   function named as _tick_still() is, which waits for its writer, no longer than maintain.lock_timeout, and keeps it waiting until this transaction ends.
    When rows are needed for so long that no slot is free, the current one lasts as long as all the older ones together, and then the ring
    gets another slot: a year takes about twenty, and what leaves first is never more than half of all.
-   A ring with many writers may have a sequence named as event_slot is, which tells them the current slot without a query. */
+   A ring with many writers may have a sequence named as event_slot is, which has the current slot without a query. */
 create or replace function trunkline._ring_rotate(ring text, now_ timestamptz)
 returns boolean language plpgsql as $$
 declare
