@@ -1,7 +1,7 @@
 """`StreamGroup`: the group that a stream of events reads as.
 
 It has one subscription, to the topics of the stream, and one handler, whose cursor follows the
-checkpoint. What the handler has not passed stays, within ``broker.hold``, and shows as its lag. A batch
+checkpoint. What the handler has not passed stays, and shows as its lag. A batch
 is passed when the next one is looked for, so that one which is done again finds its events.
 """
 
