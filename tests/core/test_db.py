@@ -508,6 +508,44 @@ async def test_a_call_that_was_rolled_back_for_another_is_made_again(
         session.execute("drop function trunkline.clash; drop sequence trunkline.tries")
 
 
+async def test_a_function_whose_columns_changed_is_called_again(
+    dsn: str, session: Session, make: Callable[..., Twin]
+) -> None:
+    make_widths = (
+        "create function trunkline.widths() returns table ({}) language sql as 'select {}'"
+    )
+    widths: Call[Any] = Call("widths", {}, lambda rows: [dict(row) for row in rows])
+    twin = make(dsn, pool_max=1)
+    session.execute(make_widths.format("n int", "1").encode())
+    try:
+        for _ in range(7):
+            assert await twin.run(widths) == [{"n": 1}]
+        session.execute("drop function trunkline.widths")
+        session.execute(make_widths.format("n int, m int", "1, 2").encode())
+        assert await twin.run(widths) == [{"n": 1, "m": 2}]
+    finally:
+        session.execute("drop function trunkline.widths")
+
+
+async def test_a_connection_with_a_stale_plan_is_not_lent_again(
+    dsn: str, session: Session, db: AsyncDb
+) -> None:
+    session.execute("create table trunkline.wide (n int)")
+    read = b"select * from trunkline.wide"
+    try:
+        for _ in range(7):
+            async with db.connection() as connection:
+                await connection.execute(read)
+        session.execute("alter table trunkline.wide add column m int")
+        with pytest.raises(psycopg.errors.FeatureNotSupported):
+            async with db.connection() as connection:
+                await connection.execute(read)
+        async with db.connection() as connection:
+            await connection.execute(read)
+    finally:
+        session.execute("drop table trunkline.wide")
+
+
 async def test_a_lost_connection_of_the_caller_is_not_replaced(
     dsn: str, session: Session, db: AsyncDb
 ) -> None:

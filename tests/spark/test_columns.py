@@ -154,3 +154,15 @@ def test_what_no_column_can_be_is_refused_on_the_way_in() -> None:
     for kind in (t.MapType(t.StringType(), t.StringType()), t.NullType()):
         with pytest.raises(Invalid, match="which no column of a table can be"):
             staging_types(t.StructType([t.StructField("x", kind)]))
+
+
+def test_a_long_lived_driver_sees_what_alter_table_did(
+    dsn: str, session: psycopg.Connection[Any]
+) -> None:
+    session.execute("create table wide (id int)")
+    for _ in range(7):
+        assert select_list(dsn, "wide").schema.fieldNames() == ["id"]
+    session.execute("alter table wide add column name text, alter column id type bigint")
+    for _ in range(7):
+        seen = select_list(dsn, "wide").schema
+        assert seen == t.StructType().add("id", t.LongType()).add("name", t.StringType())

@@ -45,3 +45,24 @@ async def test_a_document_follows_its_row_to_another_shard(dsn: str, enrich: str
         while await tl.tube.backfill_step(backfill):
             pass
         assert await stored() == [(7, "1", 11), (7, "2", 21), (7, "3", 30)]
+
+
+async def test_a_query_goes_on_when_a_column_that_it_reads_gets_another_type(dsn: str) -> None:
+    query = "select id::text as key, total as document from orders where id = any (%(keys)s::int[])"
+    async with trunkline.connect(dsn) as tl:
+        worker = tl.tube.worker("feed", PostgresDownstream(dsn=dsn), enrich=query)
+        async with tl.db.connection() as connection:
+            await connection.execute("create table orders (id int primary key, total int)")
+        await tl.tube.ensure("feed")
+        await tl.tube.attach("feed", "orders")
+        for number in range(9):
+            async with tl.db.connection() as connection:
+                if number == 7:
+                    await connection.execute("alter table orders alter total type bigint")
+                await connection.execute("insert into orders values (%s, 10)", [number])
+            await tl.tube.tick()
+            await worker.run_once()
+        async with tl.db.connection() as connection:
+            cursor = await connection.execute("select count(*) from trunkline_documents")
+            assert await cursor.fetchone() == (9,)
+        assert not await tl.tube.parked("feed")

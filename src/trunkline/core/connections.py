@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from trunkline.core.errors import ONLY_READS, DatabaseError
+from trunkline.core.errors import ONLY_READS, DatabaseError, is_stale_plan
 
 APPLICATION_NAME = "trunkline"
 
@@ -99,10 +99,12 @@ def hung_up(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) 
     return bool(poll.poll(0))  # nobody speaks on an idle connection but to say goodbye
 
 
-def takes_only_reads(error: Exception) -> bool:
-    """Whether a write was refused as such: by a standby, or where the role or database says so.
+def is_spoilt_by(error: Exception) -> bool:
+    """Whether a connection would go on to refuse what another one may take.
 
-    A session stays so for its whole life; the next one may be with another server, or find it
-    otherwise.
+    A write was refused by a standby, or because the role or database is read-only: a session stays
+    so. Or a prepared statement has other columns since ALTER TABLE or an upgrade.
     """
+    if is_stale_plan(error):
+        return True
     return isinstance(error, psycopg.Error | DatabaseError) and error.sqlstate == ONLY_READS

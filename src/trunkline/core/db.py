@@ -23,10 +23,10 @@ from trunkline.core.callers import insist_on_connection
 from trunkline.core.connections import (
     connect_arguments,
     hung_up,
+    is_spoilt_by,
     keep_freed_memory,
     on_our_terms,
     on_our_terms_async,
-    takes_only_reads,
 )
 from trunkline.core.cursors import KeepingConnection
 from trunkline.core.eager import EagerConnection
@@ -174,7 +174,7 @@ class AsyncDb:
         try:
             yield connection
         except Exception as error:
-            if takes_only_reads(error):
+            if is_spoilt_by(error):
                 await connection.close()
             raise
         finally:
@@ -341,7 +341,7 @@ class Db:
         try:
             yield connection
         except Exception as error:
-            if takes_only_reads(error):
+            if is_spoilt_by(error):
                 connection.close()
             raise
         finally:

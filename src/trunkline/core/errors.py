@@ -162,6 +162,8 @@ _PATIENCE = "Set {0} higher for the role, or for the session: PGOPTIONS='-c {0}=
 ONLY_READS = "25006"
 # Where Postgres refuses a row for a policy: no other field of such an error tells that apart.
 _POLICY_CHECK = "ExecWithCheckOptions"
+# Where Postgres finds that a cached plan would have other columns: its SQLSTATE says much else too.
+_PLAN_CHECK = "RevalidateCachedQuery"
 _OF_A_RELATION = re.compile(r"for (table|view|materialized view|foreign table|sequence|column) ")
 _HINTS = {
     ONLY_READS: "The database takes only reads: a standby, or default_transaction_read_only is on.",
@@ -194,8 +196,24 @@ def is_outlasted(error: BaseException | None) -> bool:
 
 
 def is_clash(error: TrunklineError) -> bool:
-    """Whether a transaction was rolled back for another's sake: the same again may succeed."""
-    return isinstance(error, DatabaseError) and error.sqlstate in _CLASHES
+    """Whether nothing of a transaction was done for a passing reason: the same again may succeed.
+
+    Another transaction was in the way, or the connection had a stale plan.
+    """
+    if not isinstance(error, DatabaseError):
+        return False
+    return error.sqlstate in _CLASHES or is_stale_plan(error)
+
+
+def is_stale_plan(error: BaseException) -> bool:
+    """Whether a prepared statement has other columns since ALTER TABLE or an upgrade.
+
+    Its connection refuses the statement until it is prepared again.
+    """
+    cause = error if isinstance(error, psycopg.Error) else error.__cause__
+    if not isinstance(cause, psycopg.errors.FeatureNotSupported):
+        return False
+    return cause.diag.source_function == _PLAN_CHECK
 
 
 def is_shortage(error: DatabaseError) -> bool:

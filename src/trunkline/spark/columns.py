@@ -166,7 +166,8 @@ def relation_name(connection: psycopg.Connection[Any], relation: str) -> str:
 
 def describe(connection: psycopg.Connection[Any], source: str) -> dict[str, PgType]:
     """The columns that come from a source, domains resolved."""
-    cursor = connection.execute(f"select * from {source} limit 0".encode())
+    # prepared, it would be refused once a column comes or goes
+    cursor = connection.execute(f"select * from {source} limit 0".encode(), prepare=False)
     found = cursor.description or []
     modifiers = [cursor.pgresult.fmod(n) if cursor.pgresult else -1 for n in range(len(found))]
     rows = connection.execute(_TYPES, [[column.type_code for column in found]]).fetchall()

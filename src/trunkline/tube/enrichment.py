@@ -75,7 +75,8 @@ class QueryEnricher:
         db = await self._source.at(version)
         async with db.connection() as connection:
             with translated():
-                cursor = await connection.execute(self._query, {"keys": keys})
+                # prepared, it would be refused once a column that it selects has another type
+                cursor = await connection.execute(self._query, {"keys": keys}, prepare=False)
                 rows = await cursor.fetchall()
         found = {str(row[0]): as_text(row[1]) for row in rows}
         moved = await db.run(calls.moved(attachment, keys, [touch.shard for touch in touches]))
