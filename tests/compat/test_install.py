@@ -52,6 +52,11 @@ def test_an_install_adds_the_schemas_that_it_names(dsn: str, plain: Session) -> 
     assert migrate.plan(dsn).current
 
 
+def test_a_schema_that_another_one_needs_comes_with_it(dsn: str, plain: Session) -> None:
+    migrate.install(dsn, compat=["fancy_subscriptions"])
+    assert there(plain) == ["fancy_subscriptions", "postgraphile_meta"]
+
+
 def test_a_second_install_changes_nothing(compat_dsn: str) -> None:
     assert migrate.install(compat_dsn, compat=compat.SCHEMAS).current
     assert migrate.install(compat_dsn).current
@@ -144,18 +149,25 @@ def test_a_client_installs_them(bare_dsn: str) -> None:
         trunkline.connect_sync(bare_dsn, install=False, compat=["kv"])
 
 
-def test_they_hold_no_table_and_give_no_right(session: Session) -> None:
-    """All they hold are functions with the caller's rights, and views with the caller's rights."""
+def test_they_give_no_right(session: Session) -> None:
+    """They hold functions and views with the caller's rights, and two tables under policies."""
     names = [list(compat.SCHEMAS)]
     definers = f"select proname from pg_proc where prosecdef and pronamespace in ({NAMESPACES})"
     assert column(session, definers, names) == []
     relations = column(
         session,
-        "select relname from pg_class where relkind not in ('v', 'i', 'c', 'S')"
+        "select oid::regclass::text from pg_class where relkind not in ('v', 'i')"
+        f" and relnamespace in ({NAMESPACES}) and relrowsecurity order by 1",
+        names,
+    )
+    assert relations == ["fancy_subscriptions.active_devices", "postgraphile_meta.subscriptions"]
+    open_ones = column(
+        session,
+        "select relname from pg_class where relkind not in ('v', 'i') and not relrowsecurity"
         f" and relnamespace in ({NAMESPACES})",
         names,
     )
-    assert relations == []
+    assert open_ones == []
     loose = column(
         session,
         "select relname from pg_class where relkind = 'v' and"

@@ -191,7 +191,8 @@ REFUSED = [
     ("{span: {eq: 1}}", "unknown field"),
     ("{nothing: {eq: 1}}", "unknown field"),
     ('{texts: {eq: "a\\u0000"}}', "\\u0000"),
-    ("{whole: 5}", "Expected value"),
+    ('{whole: "5"}', "Int cannot represent"),
+    ("{whole: [5]}", "Expected value"),
 ]
 
 

@@ -28,7 +28,8 @@ Compat = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAMES",
-        help="Compatibility schemas to install too, separated by commas: pgmb, tube, kv.",
+        help="Compatibility schemas to install too, with commas between them:"
+        " pgmb, tube, fancy_subscriptions, kv.",
     ),
 ]
 Setting = Annotated[str, typer.Argument(metavar="NAME", help="A setting, such as lease.ttl.")]

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     import psycopg
 
-SCHEMAS = ("pgmb", "tube", "kv")
+SCHEMAS = ("pgmb", "tube", "postgraphile_meta", "fancy_subscriptions", "kv")
+_BESIDE = {"fancy_subscriptions": ("postgraphile_meta",)}
 _MARK = "Trunkline compatibility: "
 # A schema of another owner is not ours, whatever its comment says: installing runs what is in it.
 _OURS = (
@@ -57,7 +58,7 @@ def check(asked: Iterable[str]) -> Sequence[str]:
                 f'there is no compatibility schema "{name}".',
                 hint=f"There are: {', '.join(SCHEMAS)}.",
             )
-    return chosen
+    return [*chosen, *(other for name in chosen for other in _BESIDE.get(name, ()))]
 
 
 def text(name: str) -> str:
@@ -75,8 +76,7 @@ def text(name: str) -> str:
         f"create schema if not exists {name};\n{body}\n"
         f"comment on schema {name} is '{_MARK}see docs/how-to/compatibility.md';\n"
         f"grant usage on schema {name} to public;\n"
-        f"grant execute on all functions in schema {name} to public;\n"
-        f"grant select, insert, update, delete on all tables in schema {name} to public;"
+        f"grant execute on all functions in schema {name} to public;"
     )
 
 

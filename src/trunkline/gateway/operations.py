@@ -24,6 +24,7 @@ from trunkline.core.errors import BadRequest, Forbidden, TrunklineError
 from trunkline.gateway.problems import formatted
 from trunkline.gateway.reading import read_json
 from trunkline.gateway.selection import measure
+from trunkline.gateway.shorthand import spelled_out
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -128,7 +129,7 @@ def _read(query: str) -> DocumentNode:
             f"the query has {size.copies} aliases, repeated fields and fragments, "
             f"{MOST_COPIES} are allowed."
         )
-    return document
+    return spelled_out(document)
 
 
 def _refused(why: str | TrunklineError) -> Refused:

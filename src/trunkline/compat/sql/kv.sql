@@ -56,6 +56,9 @@ create or replace view kv.local_replication_topology with (security_invoker = tr
   select t.instance, t.zone, t.shard, t.scope, t.dsn from kv._topology() t;
 comment on view kv.local_replication_topology is 'From whom this instance pulls: trunkline.kv_local_replication_topology().';
 
+grant select, insert, update, delete on kv.expiry_to_interval to public;
+grant select on kv.local_replication_topology to public;
+
 insert into kv.expiry_to_interval (namespace, policy, time_length)
 select 'DEFAULT', p.policy, p.time_length
   from (values ('EXPIRY_1', interval '2 days'), ('EXPIRY_2', '10 days'), ('EXPIRY_3', '1 month'), ('EXPIRY_4', '3 months'),

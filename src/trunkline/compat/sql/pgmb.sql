@@ -92,6 +92,10 @@ begin
 end $$;
 create or replace trigger config_write instead of update on pgmb.config for each row execute function pgmb._config_write();
 
+grant select, insert on pgmb.events to public;
+grant select, insert, delete on pgmb.subscriptions to public;
+grant select, update on pgmb.config to public;
+
 /* One step of upkeep; call trunkline.maintain() does all of it. */
 create or replace function pgmb.maintain_events_table()
 returns void language plpgsql as $$
