@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
 import trunkline
-from trunkline.core.errors import NotFound, PositionTrimmed
+from trunkline.core.errors import Invalid, NotFound, PositionTrimmed
 from trunkline.spark import log_reading
 from trunkline.spark.log_source import LogSource
 from trunkline.testing import wait_until
@@ -150,3 +150,52 @@ def test_spark_streams_a_pattern_with_a_least_number_of_messages(
     )
     assert query.awaitTermination(60)
     assert sorted(row.topic for row in seen) == ["orders.eu"] * 6 + ["orders.us"] * 3
+
+
+def test_a_topic_that_is_added_to_a_checkpoint_begins_with_its_earliest_message(
+    tl: SyncPlatform,
+) -> None:
+    start = stream_reader(tl, subscribe="orders.us").initialOffset()
+    tl.log.trim("visits", 0, 3)
+    tl.log.append("visits", [b"new"])
+    more = stream_reader(tl, subscribe="orders.us,visits")
+    end = more.latestOffset(start, NOW)
+    assert planned(more.partitions(start, end)) == {"orders.us:0": (1, 3), "visits:0": (3, 4)}
+
+
+def test_a_new_partition_whose_beginning_has_left_is_lost_and_not_passed_over(
+    tl: SyncPlatform,
+) -> None:
+    made = stream_reader(tl, subscribe="orders.us")
+    start = made.initialOffset()
+    tl.log.alter("orders.us", partitions=2)
+    tl.log.append("orders.us", [b"lost", b"kept"], partition=1)
+    tl.log.trim("orders.us", 1, 2)
+    with pytest.raises(PositionTrimmed, match="has offsets 2 to 2, asked for 1 to 2"):
+        made.partitions(start, made.latestOffset(start, NOW))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"subscribe": "orders.us,visits"}, {"subscribe": "orders.us"}),
+        ({"subscribe": "visits"}, {"subscribe": "orders.us"}),
+        ({"subscribePattern": ".*"}, {"subscribePattern": "orders.*"}),
+        ({"assign": '{"orders.eu": [0, 1]}'}, {"assign": '{"orders.eu": [0]}'}),
+    ],
+)
+def test_a_checkpoint_of_a_topic_that_is_left_out_is_refused(
+    tl: SyncPlatform, before: dict[str, str], after: dict[str, str]
+) -> None:
+    start = stream_reader(tl, **before).initialOffset()
+    with pytest.raises(Invalid, match=r"the checkpoint reads (visits|orders\.eu), which the opt"):
+        stream_reader(tl, **after).latestOffset(start, NOW)
+    stream_reader(tl, **after, failOnDataLoss="false").latestOffset(start, NOW)
+
+
+def test_a_topic_that_was_deleted_may_be_left_out_of_the_next_start(tl: SyncPlatform) -> None:
+    start = stream_reader(tl, subscribe="orders.us,visits").initialOffset()
+    tl.log.delete("visits")
+    made = stream_reader(tl, subscribe="orders.us")
+    end = made.latestOffset(start, NOW)
+    assert planned(made.partitions(start, end)) == {"orders.us:0": (1, 3)}

@@ -148,7 +148,7 @@ def test_a_topic_that_was_made_anew_is_not_skipped_up_to_the_checkpoint(
     tl.log.delete("orders")
     tl.log.create("orders", partitions=2)
     tl.log.append("orders", [b"new"] * 3, partition=0)
-    with pytest.raises(PositionTrimmed, match="made anew"):
+    with pytest.raises(PositionTrimmed, match="made again"):
         strict.latestOffset(start, ReadAllAvailable())
     strict.stop()
     source = LogSource({**given, "failOnDataLoss": "false", "groupId": "spark"})

@@ -137,3 +137,12 @@ def test_truncate_is_a_row_of_a_stream_of_keys(dsn: str, session: Session, enric
     session.execute("truncate app.orders")
     found, _ = rows_of(stream_of(dsn, relation="app.orders", enrich=enrich), end)
     assert [(row["key"], row["control"]) for row in found] == [(None, "truncate")]
+
+
+def test_a_checkpoint_of_another_tube_is_refused(dsn: str, session: Session) -> None:
+    call(session, "tube_ensure", tube="other")
+    _, end = rows_of(stream_of(dsn))
+    with pytest.raises(Invalid, match='the checkpoint is one of tube "lake"'):
+        rows_of(TubeSource({"dsn": dsn, "tube": "other"}), end)
+    former = {name: value for name, value in end.items() if name != "tube"}
+    assert rows_of(stream_of(dsn), former) == ([], end)

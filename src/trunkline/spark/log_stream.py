@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from trunkline.core import telemetry
-from trunkline.core.errors import PositionTrimmed
+from trunkline.core.errors import Invalid, PositionTrimmed
 from trunkline.log import calls, group_calls
 from trunkline.spark import connection, plan
 from trunkline.spark.arrivals import Arrivals
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 logger = telemetry.get_logger(__name__)
 
-_MADE_ANEW = (
+_MADE_AGAIN = (
     "Start with a new checkpoint, or with option failOnDataLoss=false, which reads it from its"
     " beginning."
 )
@@ -84,7 +84,7 @@ class LogStreamReader(
             if not self._enough(begin, ends, least) and self._final is None:
                 self._wait()
                 begin, ends = self._look(begin)
-            known = {place: begin.next.get(place, 1) for place in ends}
+            known = {place: _following(begin, place, ends) for place in ends}
             if not self._enough(begin, ends, least):
                 return _positions(ends, known).to_json()
             self._waiting_since = None
@@ -103,9 +103,9 @@ class LogStreamReader(
             begin = self._within(self._these_topics(begin, ends), ends)
             stop = self._this_life(self._planned(stop, ends), ends)
             ranges = [
-                self._there(Range(*place, begin.next.get(place, 1), until - 1), ends.get(place))
+                self._there(Range(*place, first, until - 1), ends.get(place))
                 for place, until in stop.next.items()
-                if until > begin.next.get(place, 1)
+                if until > (first := _following(begin, place, ends))
             ]
             return [LogPartition(one) for one in plan.split(ranges, self._options.min_partitions)]
 
@@ -119,7 +119,9 @@ class LogStreamReader(
 
     def _enough(self, begin: Positions, ends: Mapping[Place, Ends], least: int) -> bool:
         """Whether there is something to read, and enough of it, or something that waited long."""
-        waiting = sum(max(0, tip - begin.next.get(place, 1)) for place, tip in tips(ends).items())
+        waiting = sum(
+            max(0, tip - _following(begin, place, ends)) for place, tip in tips(ends).items()
+        )
         now = time.monotonic()
         if waiting == 0 or self._waiting_since is None:
             self._waiting_since = now if waiting else None
@@ -158,14 +160,37 @@ class LogStreamReader(
         return begin, ends
 
     def _these_topics(self, noted: Positions, ends: Mapping[Place, Ends]) -> Positions:
-        """Positions in a topic that was made anew are refused, or it is read from its beginning."""
+        """Refuse positions in a topic that was made again, or read it from its beginning."""
+        self._refuse_left_out(noted, ends)
         again = {
             place: ends[place].first_offset for place in self._of_others(noted, ends) & ends.keys()
         }
         return Positions(noted.incarnation, {**noted.next, **again}, _topic_ids(ends))
 
+    def _refuse_left_out(self, noted: Positions, ends: Mapping[Place, Ends]) -> None:
+        """Refuse a checkpoint of partitions that the options leave out, if they still exist."""
+        if not (left_out := {place for place in noted.next.keys() - ends if not self._gone(place)}):
+            return
+        topics = ", ".join(sorted({topic for topic, _ in left_out}))
+        if self._options.fail_on_data_loss:
+            raise Invalid(
+                f"the checkpoint reads {topics}, which the options leave out: what is not read yet"
+                " would be skipped.",
+                hint="Name it again, or use another checkpoint. Option failOnDataLoss=false goes on"
+                " without it.",
+            )
+        logger.warning("topics are left out", topics=topics)
+
+    def _gone(self, place: Place) -> bool:
+        """Whether a partition that is not read was deleted; one that a pattern means was."""
+        topic, partition = place
+        if self._options.fits(topic):
+            return True
+        there = connection.db(self.dsn).run(calls.list_topics())
+        return all(each.topic != topic or each.partitions <= partition for each in there)
+
     def _planned(self, stop: Positions, ends: Mapping[Place, Ends]) -> Positions:
-        """Where a batch ends; of a topic that was made anew since then nothing is read."""
+        """Where a batch ends; of a topic that was made again since then nothing is read."""
         gone = self._of_others(stop, ends)
         kept = {place: offset for place, offset in stop.next.items() if place not in gone}
         return Positions(stop.incarnation, kept, stop.topic_ids)
@@ -187,10 +212,10 @@ class LogStreamReader(
         for topic in sorted(others):
             if self._options.fail_on_data_loss:
                 raise PositionTrimmed(
-                    f'topic "{topic}" was deleted and made anew since the checkpoint was written.',
-                    hint=_MADE_ANEW,
+                    f'topic "{topic}" was deleted and made again since the checkpoint was written.',
+                    hint=_MADE_AGAIN,
                 )
-            logger.warning("topic was made anew", topic=topic)
+            logger.warning("topic was made again", topic=topic)
         return {place for place in noted.next if place[0] in others | gone}
 
     def _this_life(self, noted: Positions, ends: Mapping[Place, Ends]) -> Positions:
@@ -207,7 +232,7 @@ class LogStreamReader(
         return noted
 
     def _within(self, noted: Positions, ends: Mapping[Place, Ends]) -> Positions:
-        """Positions behind the end of a partition are refused, or it is read from its beginning."""
+        """Refuse positions behind the end of a partition, or read it from its beginning."""
         ahead = {
             place: offset
             for place, offset in noted.next.items()
@@ -219,9 +244,9 @@ class LogStreamReader(
                 raise PositionTrimmed(
                     f'the next offset of partition {partition} of "{topic}" is'
                     f" {end.last_offset + 1}, the checkpoint goes on at {offset}.",
-                    hint=f"The topic was deleted and made anew. {_MADE_ANEW}",
+                    hint=f"The topic was deleted and made again. {_MADE_AGAIN}",
                 )
-            logger.warning("topic was made anew", topic=topic, partition=partition, asked=offset)
+            logger.warning("topic was made again", topic=topic, partition=partition, asked=offset)
         again = {place: ends[place].first_offset for place in ahead}
         return Positions(noted.incarnation, {**noted.next, **again}, noted.topic_ids)
 
@@ -247,6 +272,18 @@ class LogStreamReader(
                 )
             )
         self._reported = done.next
+
+
+def _following(noted: Positions, place: Place, ends: Mapping[Place, Ends]) -> int:
+    """The next offset of a partition.
+
+    A topic that the checkpoint does not know begins with its earliest message. A new partition of
+    another begins with its first: if that has left, the stream has lost it.
+    """
+    if place in noted.next or place not in ends:
+        return noted.next.get(place, 1)
+    is_known = any(topic == place[0] for topic, _ in noted.next)
+    return 1 if is_known else ends[place].first_offset
 
 
 def _positions(ends: Mapping[Place, Ends], offsets: Mapping[Place, int]) -> Positions:

@@ -270,12 +270,23 @@ class TubeStreamReader(
 
     def _position(self, position: int) -> dict[str, Any]:
         incarnation = connection.db(self.dsn).run(calls.reach()).incarnation
-        return {"version": _VERSION, "incarnation": incarnation, "position": position}
+        return {
+            "version": _VERSION,
+            "incarnation": incarnation,
+            "tube": self._options.tube,
+            "position": position,
+        }
 
     def _begin(self, noted: dict[str, Any]) -> int:
         if noted.get("version") != _VERSION or "position" not in noted:
             raise Invalid(
                 f"the checkpoint has a position of another source: {json.dumps(noted)[:120]}."
+            )
+        if (tube := noted.get("tube", self._options.tube)) != self._options.tube:
+            raise Invalid(
+                f'the checkpoint is one of tube "{tube}": what this tube has before position'
+                f" {noted['position']} would be taken for done.",
+                hint="Give every query a checkpoint of its own.",
             )
         present = connection.db(self.dsn).run(calls.reach()).incarnation
         if noted["incarnation"] != present:
