@@ -32,6 +32,7 @@ create table public.secret (a int);
 ACCEPTED = {
     "e.topic = 'a'": "(e.topic = 'a'::text)",
     "true -- whatever": "true",
+    "true -- )": "true",
     "e.topic like '%x'": "(e.topic ~~ '%x'::text)",
     "5 % 2 = 1": "((5 % 2) = 1)",
     "(e.payload ->> 'n')::int / 0 = 1": "((((e.payload ->> 'n'::text))::integer / 0) = 1)",
@@ -70,6 +71,8 @@ REFUSED = {
     "e.topic as x": 'syntax error at or near "as"',
     "true))": "syntax error",
     ")": "syntax error",
+    "e.topic = 'a') or (true": "do not match",
+    "e.topic = 'a') and (e.key = 'b'": "do not match",
     "1": "it gives integer",
     "null": "it gives text",
     "'true'": "it gives text",

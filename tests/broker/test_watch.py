@@ -8,7 +8,7 @@ import pytest
 from tests.broker.groups import received, subscribe
 from tests.broker.steps import publish
 from tests.broker.watching import ORDERS, Seen, watch
-from tests.fixtures.asking import ask, call
+from tests.fixtures.asking import ask, call, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -469,6 +469,16 @@ def test_a_condition_is_text_and_nothing_more(session: Session) -> None:
     session.execute("update orders set note = '%s'")
     assert [key for _, key in seen.outline()] == ["5", "6", "5", "6"]
     assert ask(session, "select condition from trunkline.broker_watched()") == condition
+
+
+@pytest.mark.parametrize(
+    "condition", ["total > 0) or (true", "total > 0) r; drop table orders; select (true", "true /*"]
+)
+def test_a_condition_that_leaves_its_place_is_refused(session: Session, condition: str) -> None:
+    session.execute(ORDERS)
+    with refused("TL422"):
+        watch(session, condition=condition)
+    assert ask(session, "select count(*) from orders") == 0
 
 
 @pytest.mark.parametrize("rows", [3, 450])

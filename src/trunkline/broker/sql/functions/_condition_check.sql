@@ -12,7 +12,8 @@ begin
   end if;
   begin
     select * into strict parsed from trunkline._condition_parse(condition);
-    fault := coalesce(trunkline._condition_fault(parsed.tree), case when parsed.type <> 'boolean' then format('it gives %s, not boolean', parsed.type) end);
+    fault := coalesce(trunkline._condition_fault(parsed.tree), case when parsed.type <> 'boolean' then format('it gives %s, not boolean', parsed.type) end,
+      'its parentheses do not match, ' || trunkline._expression_fault(condition));
   exception when syntax_error_or_access_rule_violation or data_exception or feature_not_supported or program_limit_exceeded then
     fault := replace(sqlerrm, '""its end""', 'its end');
   end;

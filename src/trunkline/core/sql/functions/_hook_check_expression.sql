@@ -4,6 +4,9 @@ create or replace function trunkline._hook_check_expression(relation regclass, e
 returns void language plpgsql as $$
 begin
   if expression is not null then
+    if trunkline._expression_fault(expression) is not null then
+      raise syntax_error using message = trunkline._expression_fault(expression);
+    end if;
     execute format(case type when 'boolean' then E'select from (select %3$s from %4$s limit 0) r where (%1$s\n)'
                              else E'select (%1$s\n)::%2$s from (select %3$s from %4$s) r limit 0' end, expression, type,
       (select string_agg(format('%I', a.attname), ', ' order by a.attnum) from pg_attribute a
