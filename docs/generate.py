@@ -82,7 +82,8 @@ THEMES = {
         "Duties of maintain()": "segments_seal segments_retire segments_drop topics_compact",
     },
     "broker": {
-        "Events": "publish publish_many topic events head event_id_text event_id event_time why",
+        "Events": "publish publish_many topic events head source event_id_text event_id "
+        "event_time why",
         "Numbering": "tick release next_due unnumbered",
         "Subscriptions": "subscribe unsubscribe subscriptions explain resume topic_matches hold",
         "Groups": "group group_delete handler_delete groups lag lost seek progress join leave",

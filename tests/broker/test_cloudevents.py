@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cloudevents.core.formats.json import JSONFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from standardwebhooks import Webhook as Verifier
 from tests.broker.receiving import SECRET, allow_private, receiving, sending
+from tests.fixtures.asking import ask, refused
 
 from trunkline.broker import cloudevents
 from trunkline.broker.models import Event
@@ -26,6 +29,7 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 LEAST = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 
 texts = st.text(max_size=20)
+trace = st.sampled_from(["traceparent", "tracestate"])
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -63,6 +67,26 @@ def test_what_is_not_there_is_left_out_and_data_of_null_is_there() -> None:
     assert made["data"] is None
 
 
+@settings(max_examples=60, deadline=None)
+@given(plain, st.none() | texts, st.none() | st.dictionaries(texts | trace, plain, max_size=3))
+def test_an_event_is_valid_for_the_sdk_however_it_is_written(
+    payload: Any, key: str | None, metadata: dict[str, Any] | None
+) -> None:
+    loaded = event(payload, key=key, metadata=metadata)
+    stored = replace(
+        loaded,
+        payload=json.dumps(payload),
+        metadata=None if metadata is None else json.dumps(metadata),  # type: ignore[arg-type]
+    )
+    text = cloudevents.as_text(stored, "urn:trunkline:1:2")
+    read = JSONFormat().read(None, text)
+    assert (read.get_id(), read.get_source()) == ("7", "urn:trunkline:1:2")
+    made = cloudevents.to_cloudevent(loaded, "urn:trunkline:1:2")
+    there = json.loads(text)
+    assert json.loads(there.pop("metadata", "{}")) == json.loads(made.pop("metadata", "{}"))
+    assert there == made
+
+
 @settings(max_examples=40, deadline=None)
 @given(plain, st.none() | texts.filter(bool), st.none() | st.dictionaries(texts, plain, max_size=3))
 def test_there_and_back_nothing_is_lost(
@@ -92,6 +116,12 @@ def test_data_in_base64_is_read_when_it_is_json_and_kept_when_it_is_not() -> Non
     kept = cloudevents.from_cloudevent(image)
     assert kept.payload == "iVBORw=="
     assert (kept.metadata or {})["cloudevent"]["datacontenttype"] == "image/png"
+
+
+@pytest.mark.parametrize("source", ["my shop", "a\nb", "caf\u00e9", "50%", "<x>"])
+def test_a_source_that_is_no_reference_is_refused(session: Session, source: str) -> None:
+    with refused("TL422"):
+        ask(session, "select trunkline.config_set('broker.source', %s)", [source])
 
 
 @pytest.mark.parametrize(

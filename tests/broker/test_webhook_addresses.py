@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import ipaddress
+import random
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import httpcore
 import pytest
 from tests.broker.receiving import receiving, sending
-from tests.fixtures.asking import ask, call
+from tests.fixtures.asking import ask, call, refused
 
 from trunkline.broker.addresses import Forbidden, GuardedBackend, is_public
 from trunkline.testing import eventually
@@ -20,6 +22,14 @@ if TYPE_CHECKING:
     from tests.fixtures.asking import Session
 
 PUBLIC = "93.184.215.14"
+# Where the rule changes: the first and the last address of each, and those beside them.
+EDGES = [
+    *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32"),
+    *("169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24"),
+    *("192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4"),
+    *("::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2000::/3", "2001::/23"),
+    *("2001:db8::/32", "2002::/16", "3fff::/20", "fc00::/7", "fe80::/10", "ff00::/9"),
+]
 
 
 @pytest.fixture
@@ -57,9 +67,37 @@ class Names:
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
+@contextmanager
+def refusing(said: str) -> Iterator[None]:
+    """Expect a refusal with these words."""
+    with refused("TL422") as error:
+        yield
+    assert said in str(error.value)
+
+
+def public(session: Session, address: str) -> bool:
+    """Whether both the sender and SQL take an address for a public one: they must agree."""
+    query = "select trunkline._webhook_public(%s::inet)"
+    found: bool = ask(session, query, [address.partition("%")[0]])
+    assert is_public(address) is found
+    return found
+
+
 @pytest.mark.parametrize("address", [PUBLIC, "8.8.8.8", "2606:2800:220:1::1", "::ffff:8.8.8.8"])
-def test_public_addresses_are_public(address: str) -> None:
-    assert is_public(address)
+def test_public_addresses_are_public(session: Session, address: str) -> None:
+    assert public(session, address)
+
+
+def test_sender_and_sql_have_the_same_rule_for_addresses(session: Session) -> None:
+    chance = random.Random(5)
+    edges = [ipaddress.ip_network(each)[place] for each in EDGES for place in (0, -1)]
+    for edge in edges:
+        for near in (edge, *(edge + step for step in (-1, 1) if int(edge) + step > 0)):
+            public(session, str(near))
+    for _ in range(300):
+        public(session, str(ipaddress.IPv4Address(chance.getrandbits(32))))
+        high = chance.choice([0x2001, 0x2002, 0x2606, 0x64, 0, 0xFE80, chance.getrandbits(16)])
+        public(session, str(ipaddress.IPv6Address(high << 112 | chance.getrandbits(112))))
 
 
 @pytest.mark.parametrize(
@@ -104,8 +142,122 @@ def test_public_addresses_are_public(address: str) -> None:
         "2001:470::200:5efe:169.254.169.254",
     ],
 )
-def test_what_only_we_can_reach_is_not_public_also_when_it_is_wrapped(address: str) -> None:
-    assert not is_public(address)
+def test_what_only_we_can_reach_is_not_public_also_when_it_is_wrapped(
+    session: Session, address: str
+) -> None:
+    assert not public(session, address)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "169.254.169.254",
+        "169.254.169.254.",
+        "2852039166",
+        "0xA9FEA9FE",
+        "0xa9.254.0xa9fe",
+        "0251.0376.0251.0376",
+        "025177524776",
+        "169.254.43518",
+        "127.1",
+        "0",
+        "0x7f.1",
+        "localhost",
+        "LOCALHOST.",
+        "api.localhost",
+        "[::1]",
+        "[::]",
+        "[fe80::1]",
+        "[::ffff:169.254.169.254]",
+        "[::ffff:a9fe:a9fe]",
+        "[64:ff9b::a9fe:a9fe]",
+        "[2002:a9fe:a9fe::1]",
+        "[fd00:ec2::254]",
+    ],
+)
+def test_a_webhook_to_an_address_of_our_own_is_refused_when_it_is_added(
+    session: Session, host: str
+) -> None:
+    for url in (f"http://{host}/latest", f"https://{host}:8080", f"http://{host}?a=b"):
+        with refusing("not a public address"):
+            call(session, "broker_webhook_add", group_name="g", url=url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://256.1.1.1/",
+        "http://1.2.3.4.5/",
+        "http://08.8.8.8/",
+        "http://99999999999/",
+        "http://[1::2::3]/",
+        "http://[fe80::1%25eth0]/",
+        "http://[fe80::1%eth0]/",
+        "http://127.0.0.1%31/",
+        "http://%31%36%39.254.169.254/",
+        "http://me@169.254.169.254/",
+        "http://shop.test@169.254.169.254/",
+        "http://shop.test:80@169.254.169.254/",
+        "http://\N{FULLWIDTH DIGIT ONE}69.254.169.254/",
+        "http://shop.test\\@169.254.169.254/",
+    ],
+)
+def test_a_url_whose_host_has_two_readings_is_refused(session: Session, url: str) -> None:
+    with refused("TL422"):
+        call(session, "broker_webhook_add", group_name="g", url=url)
+
+
+@pytest.mark.parametrize(
+    "host", [PUBLIC, "8.8.8.8.", "134744072", "shop.test", "0x7f.shop.test", "[2606:2800:220:1::1]"]
+)
+def test_public_addresses_and_names_are_accepted(session: Session, host: str) -> None:
+    call(session, "broker_webhook_add", group_name="g", url=f"https://{host}/hook")
+
+
+def test_private_addresses_are_accepted_where_settings_allow_them(session: Session) -> None:
+    def add(host: str) -> None:
+        call(session, "broker_webhook_add", group_name="g", url=f"http://{host}/hook")
+
+    config = "select trunkline.config_set(%s, %s)"
+    ask(session, config, ["broker.webhook_networks", "{10.0.3.0/24,fd00:1::/64}"])
+    add("10.0.3.7")
+    add("[fd00:1::7]")
+    with refusing("not a public address"):
+        add("10.0.4.7")
+    ask(session, config, ["broker.webhook_private", "true"])
+    add("10.0.4.7")
+    with refusing("takes a value of type"):
+        ask(session, config, ["broker.webhook_networks", "{10.0.3.0/99}"])
+
+
+def test_only_hosts_in_the_list_are_accepted_where_there_is_one(session: Session) -> None:
+    def add(host: str) -> None:
+        call(session, "broker_webhook_add", group_name="g", url=f"https://{host}/hook")
+
+    hosts = "{Hooks.test,*.partner.test,8.8.8.8}"
+    ask(session, "select trunkline.config_set('broker.webhook_hosts', %s)", [hosts])
+    for host in ("hooks.test", "HOOKS.test.", "a.partner.test", "b.a.PARTNER.test", "8.8.8.8"):
+        add(host)
+    for host in ("partner.test", "evilpartner.test", "hooks.test.evil.test", "8.8.4.4"):
+        with refusing("broker.webhook_hosts"):
+            add(host)
+
+
+async def test_the_sender_obeys_lists_of_hosts_and_networks() -> None:
+    seen = ToLoopback()
+
+    def guard(answer: str, **given: list[str]) -> GuardedBackend:
+        return GuardedBackend(Names([answer]), private=False, inner=seen, **given)
+
+    with receiving() as receiver:
+        port = int(receiver.url.split(":")[2].split("/")[0])
+        allowed = guard("10.0.3.7", networks=["10.0.3.0/24"], hosts=["*.shop.test"])
+        await (await allowed.connect_tcp("a.shop.test", port)).aclose()
+        with pytest.raises(Forbidden, match="webhook_hosts"):
+            await allowed.connect_tcp("shop.test", port)
+        with pytest.raises(Forbidden, match="not a public address"):
+            await guard("10.0.4.7", networks=["10.0.3.0/24"]).connect_tcp("a.test", port)
+    assert seen.asked == ["10.0.3.7"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1", "0x7f.1", "2130706433", "localhost"])
@@ -151,9 +303,10 @@ async def test_an_address_that_is_silent_does_not_keep_us_from_the_next() -> Non
 async def test_a_webhook_to_a_private_address_is_refused_unless_that_is_allowed(
     clean_dsn: str, session: Session, receiver: Receiver
 ) -> None:
-    async with sending(clean_dsn) as (tl, webhooks):
+    url = receiver.url.replace("127.0.0.1", "home.test")
+    async with sending(clean_dsn, resolve=Names(["127.0.0.1"])) as (tl, webhooks):
         refused = webhooks.sent.wait(lambda sent: sent.error is not None)
-        await tl.broker.webhook_add("g", receiver.url, retry=[])
+        await tl.broker.webhook_add("g", url, retry=[])
         await tl.broker.publish("t", 1)
         assert "127.0.0.1, which is not a public address" in (await refused).error
         assert receiver.requests == []

@@ -78,6 +78,9 @@ def test_waits_are_given_together_or_one_by_one(cli: Cli) -> None:
 def test_misuse_is_said_clearly(cli: Cli) -> None:
     refused = cli("broker", "webhook", "add", "g", "gopher://x/")
     assert refused.code != 0
+    private = cli("broker", "webhook", "add", "g", "http://2852039166/latest")
+    assert private.code != 0
+    assert "169.254.169.254 is not a public address" in private.err
     assert "a URL like https://host/path" in refused.err
     assert "needs a secret" in cli("broker", "webhook", "rotate", "1").err
     assert (

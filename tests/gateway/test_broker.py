@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from tests.gateway.serving import READER, WRITER, place, take
+from cloudevents.core.formats.json import JSONFormat
+from tests.gateway.serving import READER, WRITER, bearer, place, take
 
 if TYPE_CHECKING:
     from tests.gateway.serving import Web
 
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 CLOUDEVENT = {
     "specversion": "1.0",
     "id": "a-1",
@@ -199,6 +202,37 @@ async def test_a_stream_gives_cloudevents_to_whoever_asks_for_them(served: Web, 
             assert found.data["specversion"] == "1.0"
             assert (found.data["id"], found.data["type"]) == (number, fresh)
             assert (found.data["subject"], found.data["data"]) == ("k", {"n": 1})
+
+
+async def test_cloudevents_of_streams_and_webhooks_are_valid_and_have_one_source(
+    served: Web, fresh: str
+) -> None:
+    source = await served.platform.broker.source()
+    assert source.startswith("urn:trunkline:")
+    exact = "0.12345678901234567890123456789"
+    path = f"/v1/broker/stream?pattern={fresh}&format=cloudevents"
+    async with (
+        served.client.stream("GET", path, headers=bearer(READER)) as answer,
+        aclosing(answer.aiter_lines()) as lines,
+    ):
+        await anext(lines)
+        body = (
+            f'{{"topic": "{fresh}", "key": "k", "payload": {{"n": {exact}}},'
+            f' "metadata": {{"traceparent": "{TRACE}", "by": "me"}}}}'
+        )
+        json_type = {"Content-Type": "application/json"}
+        await served.ask(
+            "POST", "/v1/broker/events", content=body, headers=json_type, role=WRITER, status=201
+        )
+        await served.platform.broker.tick()
+        text = ""
+        while not text.startswith("data: {"):
+            text = await anext(lines)
+    text = text.removeprefix("data: ")
+    assert f'"data":{{"n": {exact}}}' in text
+    event = JSONFormat().read(None, text)
+    assert (event.get_source(), event.get_type(), event.get_subject()) == (source, fresh, "k")
+    assert event.get_extension("traceparent") == TRACE
 
 
 async def test_a_stream_whose_history_is_gone_says_so_and_goes_on(served: Web, fresh: str) -> None:

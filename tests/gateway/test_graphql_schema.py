@@ -172,6 +172,7 @@ async def test_tables_that_are_not_live_are_not_there(
 
 async def test_a_comment_makes_a_table_live(node: Node, session: Session, roles: Roles) -> None:
     session.execute("create table films (id int primary key)")
+    session.execute(f"grant select on films to {roles.member}")
     session.execute("comment on table films is $$ @behaviour +subscribable $$")
     assert await node.platform.live.watch_tagged()
     answer = await node.query("{ live { name } }", headers=bearer(roles.member))
@@ -213,7 +214,7 @@ async def test_odd_names_of_tables_and_columns_work_everywhere(
     )
     make_live(session, ODD, roles.member)
     query = """subscription { bucherCoUpdated(condition: {aB: {eq: 2}, aB_2: {eq: 1}}) {
-      items { key { groXdfE select nodeId } patch { aB nodeId_2 } } } }"""
+      items { key { groXdfE select nodeId } changed patch { aB nodeId_2 } } } }"""
     path = "/v1/live/" + "B%C3%BCcher%20%26%20%22Co%22%2F%3F%23"
     node.write(f"insert into {ODD} values (1, 'x', 1, 1, 1)")
     async with node.talk(roles.member) as talk, node.follow(path, roles.member) as followed:
@@ -225,4 +226,5 @@ async def test_odd_names_of_tables_and_columns_work_everywhere(
         assert item["key"]["groXdfE"] == 1
         assert item["key"]["select"] == "x"
         assert item["patch"] == {"aB": 2, "nodeId_2": 5}
+        assert item["changed"] == ["aB", "nodeId_2"]
         assert (await followed.event()).json["patch"] == {"aB": 2, "node_id": 5}

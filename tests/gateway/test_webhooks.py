@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.gateway.serving import READER, WRITER
+
+from trunkline import Invalid
 
 if TYPE_CHECKING:
     from tests.gateway.serving import Web
@@ -45,6 +48,16 @@ async def test_a_webhook_is_added_with_all_that_it_can_say(web: Web, fresh: str)
     assert (found["retry"], found["timeout"], found["batch"]) == (["5s", "1m"], "3s", 10)
     assert (found["header_names"], found["format"]) == (["x-shop"], "cloudevents")
     assert "secret" not in str(found["header_names"])
+
+
+async def test_a_webhook_to_an_address_of_our_own_is_refused_when_it_is_added(
+    web: Web, fresh: str
+) -> None:
+    body = {"group": fresh, "url": "http://[::ffff:a9fe:a9fe]/latest"}
+    problem = await web.refused("POST", PATH, 422, json=body, role=WRITER)
+    assert "not a public address" in problem["detail"]
+    with pytest.raises(Invalid, match="not a public address"):
+        await web.platform.broker.webhook_add(fresh, "http://169.254.169.254/latest")
 
 
 async def test_a_secret_is_rotated_and_told_only_when_it_was_made(web: Web, fresh: str) -> None:

@@ -12,27 +12,42 @@ from typing import TYPE_CHECKING
 
 import httpcore
 
-from trunkline.broker.network import Network
+from trunkline.broker import network
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+    Network = ipaddress.IPv4Network | ipaddress.IPv6Network
     Resolve = Callable[[str, int], Awaitable[list[str]]]
 
-# Globally routable by their numbers, but not by what answers there.
+# Not public, or not by what answers there. The SQL function _webhook_public() has the same.
 _NOT_PUBLIC = [
     ipaddress.ip_network(network)
     for network in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
         "168.63.129.16/32",  # the platform's own address in Azure
+        "169.254.0.0/16",
+        "172.16.0.0/12",
         "192.0.0.0/24",  # services of networks; metadata in Oracle's cloud
+        "192.0.2.0/24",
         "192.88.99.0/24",  # relays from IPv6, retired
-        "64:ff9b:1::/48",  # translation to IPv4 inside of a network
-        "fec0::/10",  # of a site, before there was fc00::/7
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/3",  # multicast and reserved
+        "2001::/23",  # Teredo and other protocols
+        "2001:db8::/32",
+        "2002::/16",  # 6to4: wraps an IPv4 address
         "3fff::/20",  # for documentation
     )
 ]
-_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
+_UNICAST = ipaddress.ip_network("2000::/3")
+_WRAPPING = [ipaddress.ip_network(network) for network in ("::ffff:0:0/96", "64:ff9b::/96")]
 _TUNNELLED = 0x0000_5EFE  # ISATAP, before the IPv4 address; one bit says whether that is public
 _NEXT_AFTER = 2.0  # seconds of silence, then the next address is tried
 
@@ -44,46 +59,49 @@ class Forbidden(Exception):
 def is_public(text: str) -> bool:
     """Whether an address belongs to the public Internet, also where it wraps another one."""
     address = ipaddress.ip_address(text.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return all(_is_public(each) for each in (address, *_wrapped(address)))
+    if isinstance(address, ipaddress.IPv6Address):
+        wrapped = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+        if _is_in(address, _WRAPPING):
+            return is_public(str(wrapped))
+        if int(address) >> 32 & 0xFDFF_FFFF == _TUNNELLED and not is_public(str(wrapped)):
+            return False
+        if address not in _UNICAST:
+            return False
+    return not _is_in(address, _NOT_PUBLIC)
 
 
-def _is_public(address: Address) -> bool:
-    return (
-        address.is_global
-        and not address.is_multicast
-        and not address.is_reserved
-        and not any(address in network for network in _NOT_PUBLIC)
-    )
+def _is_in(address: Address, networks: Iterable[Network]) -> bool:
+    return any(address in network for network in networks)
 
 
-def _wrapped(address: Address) -> list[Address]:
-    """The IPv4 addresses that packets to an IPv6 address may end up at."""
-    if not isinstance(address, ipaddress.IPv6Address):
-        return []
-    inner: list[Address | None] = [address.sixtofour]
-    if address.teredo is not None:
-        inner.extend(address.teredo)
-    tunnelled = int(address) >> 32 & 0xFDFF_FFFF == _TUNNELLED
-    if tunnelled or address in _TRANSLATED or int(address) >> 32 == 0:
-        inner.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [each for each in inner if each is not None]
+def _is_named(host: str, allowed: Iterable[str]) -> bool:
+    """Whether a list of hosts has this one: by name, by ``*.example`` or by ``*``."""
+    name = host.strip("[]").rstrip(".").lower()
+    wanted = [each.lower() for each in allowed]
+    suffixes = tuple(each[1:] for each in wanted if each.startswith("*."))
+    return name in wanted or "*" in wanted or name.endswith(suffixes)
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Connects to public addresses only, unless ``private`` ones are allowed."""
+    """Connects to public addresses, to those in ``networks``, or with ``private`` to all.
+
+    With ``hosts`` only to hosts in that list.
+    """
 
     def __init__(
         self,
         resolve: Resolve,
         *,
         private: bool,
+        hosts: Sequence[str] = (),
+        networks: Iterable[str] = (),
         inner: httpcore.AsyncNetworkBackend | None = None,
     ):
         self._resolve = resolve
         self._private = private
-        self._inner = inner or Network()
+        self._hosts = hosts
+        self._networks = [ipaddress.ip_network(each) for each in networks]
+        self._inner = inner or network.Network()
 
     async def connect_tcp(
         self,
@@ -117,14 +135,21 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         await self._inner.sleep(seconds)
 
     async def _allowed(self, host: str, port: int) -> list[str]:
+        if self._hosts and not _is_named(host, self._hosts):
+            raise Forbidden(f"{host} is not in the setting broker.webhook_hosts")
         try:
             found = await self._resolve(host.strip("[]"), port)
         except (OSError, UnicodeError) as error:
             raise httpcore.ConnectError(f"{host} cannot be resolved: {error}") from error
-        allowed = [address for address in found if self._private or is_public(address)]
+        allowed = [address for address in found if self._may_reach(address)]
         if found and not allowed:
             raise Forbidden(
                 f"{host} is {', '.join(found)}, which is not a public address;"
-                " see the setting broker.webhook_private"
+                " see the settings broker.webhook_networks and broker.webhook_private"
             )
         return allowed
+
+    def _may_reach(self, address: str) -> bool:
+        if self._private or is_public(address):
+            return True
+        return _is_in(ipaddress.ip_address(address.partition("%")[0]), self._networks)

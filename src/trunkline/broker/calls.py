@@ -201,6 +201,11 @@ def ends(group: str | None = None) -> Call[Ends]:
     return Call("broker_ends", {"group_name": group}, one(Ends), types={"group_name": "text"})
 
 
+def source() -> Call[str]:
+    """The source of events as CloudEvents."""
+    return Call("broker_source", {}, scalar, safe_to_repeat=True)
+
+
 def match(*, max_events: int | None = None) -> Call[int]:
     """One round of matching: the next events become deliveries; how many events."""
     return Call(

@@ -67,10 +67,17 @@ class Rules:
     """The settings that the sender obeys."""
 
     private: bool
+    hosts: list[str]
+    networks: list[str]
     gzip_bytes: int
     body_bytes: int
     failures: int
     source: str
+
+    @property
+    def reach(self) -> dict[str, Any]:
+        """Where webhooks may go, as `GuardedBackend` takes it."""
+        return {"private": self.private, "hosts": self.hosts, "networks": self.networks}
 
 
 @dataclass(frozen=True, slots=True)

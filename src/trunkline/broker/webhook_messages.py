@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,7 @@ class Message:
 def compose(endpoint: Endpoint, source: str, events: Sequence[Delivered]) -> Message:
     """The message for these events, whose payloads and metadata are texts; the same every time."""
     if endpoint.format == "cloudevents":
-        body = f"[{','.join(_cloudevent(event, source) for event in events)}]"
+        body = f"[{','.join(cloudevents.as_text(event, source) for event in events)}]"
         content_type = cloudevents.BATCH
     else:
         body = f'{{"items":[{",".join(map(item, events))}]}}'
@@ -84,18 +84,6 @@ def _at_most(event: Delivered) -> int:
     """Bytes that an event takes in a body, or fewer; told without making it."""
     texts = len(event.payload) + len(event.metadata or "")
     return _AROUND + _WIDEST * texts + _LONGEST_ESCAPE * (len(event.topic) + len(event.key or ""))
-
-
-def _cloudevent(event: Delivered, source: str) -> str:
-    """An event as a CloudEvent; the payload, and metadata without a trace, are as the server writes
-    them, because its numbers may have more digits than ours."""
-    told = str(event.metadata or "{}")
-    metadata = json.loads(told) if any(f'"{name}"' in told for name in cloudevents.TRACE) else None
-    made = cloudevents.to_cloudevent(replace(event, payload=None, metadata=metadata), source)
-    del made["data"]
-    if metadata is None and told != "{}":
-        made["metadata"] = told
-    return f'{_json(made)[:-1]},"data":{event.payload}}}'
 
 
 def message_id(endpoint: Endpoint, events: Sequence[Delivered]) -> str:

@@ -188,7 +188,7 @@ class BrokerWebhooks(Service):
         withdrawn = frozenset(self._withdrawn)
         rules = await self._db.run(calls.rules())
         found = {endpoint.webhook: endpoint for endpoint in await self._db.run(calls.endpoints())}
-        if self._rules is not None and self._rules.private != rules.private:
+        if self._rules is not None and self._rules.reach != rules.reach:
             self._guard = None
             self._end(list(self._running))  # connections that are open were checked by other rules
         self._rules = rules
@@ -248,7 +248,7 @@ class BrokerWebhooks(Service):
         if self._ssl is None:
             self._ssl = ssl.create_default_context()
         if self._guard is None:
-            self._guard = GuardedBackend(self._resolve, private=rules.private, inner=self._inner)
+            self._guard = GuardedBackend(self._resolve, inner=self._inner, **rules.reach)
         return WebhookSender(
             endpoint,
             rules,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from trunkline.broker import calls
-from trunkline.broker.cloudevents import SINGLE, to_cloudevent
+from trunkline.broker.cloudevents import SINGLE, as_text
 from trunkline.broker.handlers import condition_text
 from trunkline.broker.stream import EventStream
-from trunkline.core.calls import Call, as_json, scalar
+from trunkline.core.calls import as_json
 from trunkline.core.errors import Invalid
+from trunkline.core.unread import JsonText
 from trunkline.gateway import sse
 from trunkline.gateway.callers import Me  # noqa: TC001 - read by FastAPI
 from trunkline.gateway.gateway import HEARTBEAT
@@ -23,7 +24,6 @@ from trunkline.gateway.rendering import Answer, row, rows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.broker.models import Event
     from trunkline.broker.stream import StreamEvent
 
 router = APIRouter(prefix="/v1/broker", tags=["broker"])
@@ -100,22 +100,17 @@ async def stream(
         params=given,
         after=last_event_id or after,
         heartbeat=HEARTBEAT,
-        json_text=not as_cloudevents,
+        json_text=True,
     )
     await me.run(calls.scan(text, as_json(given, of="params")))  # may one ask that at all?
-    source = await me.run(_source()) if as_cloudevents else None
+    source = None
+    if as_cloudevents:
+        source = await me.run(calls.source())
     return await me.follow(found, _telling(source))
 
 
 def _telling(source: str | None) -> Callable[[StreamEvent], str]:
-    def plain(event: StreamEvent) -> str:
-        return sse.frame(row(event, without=("token",)), token=event.token)
+    if source is None:
+        return lambda event: sse.frame(row(event, without=("token",)), token=event.token)
 
-    def cloudevent(event: StreamEvent) -> str:
-        return sse.frame(to_cloudevent(cast("Event", event), source or ""), token=event.token)
-
-    return plain if source is None else cloudevent
-
-
-def _source() -> Call[Any]:
-    return Call("config_get", {"name": "broker.source"}, scalar, safe_to_repeat=True)
+    return lambda event: sse.frame(JsonText(as_text(event, source)), token=event.token)

@@ -3,7 +3,7 @@ create or replace function trunkline._webhook_fault(url text, headers jsonb, ret
 returns text language plpgsql immutable as $$
 begin
   return case
-    when coalesce(url, '') !~* E'^https?://([a-z0-9._~%-]+|\\[[0-9a-f:.]+\\])(:[0-9]{1,5})?([/?#][!-~]*)?$' or length(url) > 2000
+    when coalesce(url, '') !~* E'^https?://([a-z0-9._~-]+|\\[[0-9a-f:.]+\\])(:[0-9]{1,5})?([/?#][!-~]*)?$' or length(url) > 2000
       or (regexp_match(url, '^[^/]*//[^/?#]*:([0-9]+)([/?#]|$)'))[1]::int > 65535 then
       format('a webhook has a URL like https://host/path, in ASCII and without a password in it, got %s.',
         coalesce(quote_literal(left(regexp_replace(url, '//[^/@]*@', '//***@'), 200)), 'NULL'))

@@ -4,14 +4,16 @@
    condition, params, ordering: as in broker_subscribe().  secret: base64 of 24 to 64 bytes, to sign with; NULL sends
    unsigned.  headers go along and win over ours.  retry: waits before each further try, then it is a dead letter.
    timeout: for the whole answer.  batch: events in one request at most.  concurrency: requests at once.
-   format: "standard" or "cloudevents".  Errors: TL409, TL413, TL422. */
+   format: "standard" or "cloudevents".
+   The host of the URL must be among broker.webhook_hosts, where that is set; an address, however it is spelled, must be public, or within
+   broker.webhook_networks, unless broker.webhook_private is on.  Errors: TL409, TL413, TL422. */
 create or replace function trunkline.broker_webhook_add(group_name text, url text, condition text default null, params jsonb default '{}',
   secret text default null, headers jsonb default '{}',
   retry interval[] default '{5 seconds,1 minute,5 minutes,30 minutes,2 hours,6 hours,12 hours}',
   timeout interval default '15 seconds', batch int default 1, format text default 'standard', concurrency int default 4, ordering text default 'strict')
 returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  fault text := trunkline._webhook_fault(url, headers, retry, timeout, batch, concurrency, format);
+  fault text := coalesce(trunkline._webhook_fault(url, headers, retry, timeout, batch, concurrency, format), trunkline._webhook_host_fault(url));
   number bigint := nextval(pg_get_serial_sequence('trunkline.broker_webhook', 'webhook'));
 begin
   if fault is not null then

@@ -18,7 +18,7 @@ begin
   begin
     execute format('select ($1::%1$s)::text, coalesce($1::%1$s >= $2::%1$s, true)', setting.type)
       into wanted, enough using wanted, setting.minimum;
-  exception when data_exception or syntax_error then
+  exception when data_exception or syntax_error or check_violation then
     perform trunkline._raise('TL422', format('setting "%s" takes a value of type %s, got "%s".', name, setting.type, value),
       format('For example: %s', setting.default_value), jsonb_build_object('name', name));
   end;
