@@ -194,6 +194,29 @@ async def test_only_updates_of_the_columns_that_are_selected_under_patch_are_tol
         assert titles == ["Uno", "Due"]
 
 
+async def test_a_column_that_was_set_to_null_is_told_from_one_that_did_not_change(
+    node: Node, roles: Roles
+) -> None:
+    update = "subscription { booksUpdated { items { changed patch { title pages creator } } } }"
+    change = "subscription { booksChanged { items { change changed patch { title } } } }"
+    node.write("insert into books (id, title, creator) values (1, 'One', 'ann')")
+    async with node.talk(roles.member) as talk, node.talk(roles.member) as other:
+        await talk.subscribe(node.gateway, update)
+        await other.subscribe(node.gateway, change)
+        node.write("update books set title = null, pages = 7", "delete from books")
+
+        (item,) = (await talk.next())["booksUpdated"]["items"]
+        assert sorted(item["changed"]) == ["pages", "title"]
+        row = {"title": "One", "pages": None, "creator": "ann"}
+        row |= {name: item["patch"][name] for name in item["changed"]}
+        assert row == {"title": None, "pages": 7, "creator": "ann"}
+        found = (await other.next())["booksChanged"]["items"]
+        found += (await other.next())["booksChanged"]["items"] if len(found) == 1 else []
+        assert [each["change"] for each in found] == ["UPDATED", "DELETED"]
+        assert sorted(found[0]["changed"]) == ["pages", "title"]
+        assert (found[0]["patch"], found[1]["changed"]) == ({"title": None}, None)
+
+
 async def test_without_columns_under_patch_every_update_is_told(node: Node, roles: Roles) -> None:
     node.write("insert into books (id, title, pages) values (1, 'One', 7)")
     async with node.talk(roles.member) as talk:

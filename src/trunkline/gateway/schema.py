@@ -166,7 +166,13 @@ class _Table:
         """The five fields."""
         key = {"key": GraphQLField(GraphQLNonNull(self._key), resolve=_whole)}
         row = {"row": GraphQLField(GraphQLNonNull(self._row), resolve=_part("row"))}
-        patch = {"patch": GraphQLField(GraphQLNonNull(self._patch), resolve=_part("patch"))}
+        names = GraphQLList(GraphQLNonNull(GraphQLString))
+        patch = {
+            "patch": GraphQLField(GraphQLNonNull(self._patch), resolve=_part("patch")),
+            "changed": GraphQLField(
+                GraphQLNonNull(names), resolve=self._changed, description=_CHANGED
+            ),
+        }
         entered = GraphQLField(
             GraphQLNonNull(GraphQLBoolean),
             resolve=lambda item, _info: item.change is Change.ENTERED,
@@ -183,6 +189,7 @@ class _Table:
             "change": GraphQLField(GraphQLNonNull(CHANGE), resolve=lambda item, _: item.change),
             "key": GraphQLField(self._key, resolve=lambda item, _: item.key and item),
             "patch": GraphQLField(self._patch, resolve=_part("patch")),
+            "changed": GraphQLField(names, resolve=self._changed, description=_CHANGED),
             "row": GraphQLField(self._row, resolve=_part("row")),
         }
         prefix = self._prefix
@@ -236,6 +243,9 @@ class _Table:
             description=_DESCRIPTIONS[name],
         )
 
+    def _changed(self, item: LiveChange, _info: Any) -> list[str] | None:
+        return None if item.patch is None else [self._names[column] for column in item.patch]
+
     def _columns(self) -> Fields:
         return {
             self._names[column.name]: GraphQLField(
@@ -272,6 +282,7 @@ class _Table:
         return GraphQLList(scalar) if column.array else scalar
 
 
+_CHANGED = "The columns that changed, by their names under `patch`: null there was set to NULL."
 _DESCRIPTIONS = {
     "Created": "Rows that were inserted.",
     "Updated": "Rows that were updated; of the columns under `patch` at least one changed.",
