@@ -183,33 +183,41 @@ def test_a_refused_acknowledgement_leaves_nothing_of_its_transaction(session: Se
     assert ask(session, "select count(*) from trunkline.cursor_key where resource = 'r'") == 0
 
 
-def test_a_hand_over_waits_for_an_acknowledgement_under_way(two_sessions: TwoSessions) -> None:
+def test_what_is_being_acknowledged_is_not_handed_over(two_sessions: TwoSessions) -> None:
     a, b, watcher = two_sessions.a, two_sessions.b, two_sessions.watcher
     first, second = newcomer(watcher), newcomer(watcher, NOON + TTL)
     take(watcher, "r", first)
     acknowledge(a, "r", 1)
-    taking = two_sessions.later(
-        b, "select trunkline._owner_take('r', %s, '', %s)", [second, NOON + TTL]
-    )
-    two_sessions.blocked_by(a, b)
+    b.execute("set lock_timeout = '1s'")
+    assert take(b, "r", second, NOON + TTL) is None
     a.commit()
-    assert taking.result(10).fetchone() == (2,)
+    assert take(b, "r", second, NOON + TTL) == 2
 
 
-def test_giving_back_and_leaving_wait_for_an_acknowledgement_too(two_sessions: TwoSessions) -> None:
+def test_giving_back_waits_for_an_acknowledgement(two_sessions: TwoSessions) -> None:
     a, b, watcher = two_sessions.a, two_sessions.b, two_sessions.watcher
     process = newcomer(watcher)
     take(watcher, "r", process)
-    for query, values in (
-        ("select trunkline.owner_release('r', 1)", []),
-        ("select trunkline.lease_end(%s)", [process]),
-    ):
-        acknowledge(a, "r", 1)
-        giving = two_sessions.later(b, query, values)
-        two_sessions.blocked_by(a, b)
-        a.commit()
-        giving.result(10)
-        b.rollback()
+    acknowledge(a, "r", 1)
+    giving = two_sessions.later(b, "select trunkline.owner_release('r', 1)", [])
+    two_sessions.blocked_by(a, b)
+    a.commit()
+    giving.result(10)
+
+
+def test_the_end_of_a_lease_waits_for_no_acknowledgement(two_sessions: TwoSessions) -> None:
+    a, b, watcher = two_sessions.a, two_sessions.b, two_sessions.watcher
+    process, heir = newcomer(watcher), newcomer(watcher)
+    take(watcher, "r", process)
+    take(watcher, "s", process)
+    acknowledge(a, "r", 1)
+    b.execute("set lock_timeout = '1s'")
+    assert ask(b, "select trunkline.lease_end(%s)", [process]) == 1
+    b.commit()
+    assert take(watcher, "s", heir) == 2
+    assert take(watcher, "r", heir) is None
+    a.commit()
+    assert take(watcher, "r", heir) == 2
 
 
 @pytest.mark.parametrize("outcome", ["commit", "rollback"])

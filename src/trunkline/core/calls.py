@@ -152,7 +152,10 @@ def made(make: Callable[..., T], row: Mapping[str, Any]) -> T:
 @lru_cache(maxsize=1024)
 def _taken(make: Callable[..., Any], columns: tuple[str, ...]) -> tuple[str, ...] | None:
     """The columns to pass; None for all."""
-    parameters = signature(make).parameters
+    try:
+        parameters = signature(make).parameters
+    except ValueError:  # a builtin such as dict
+        return None
     for name, parameter in parameters.items():
         if parameter.default is Parameter.empty and name not in columns:
             raise SchemaMismatch(

@@ -10,6 +10,7 @@ declare
   owned record;
   locked record;
 begin
+  perform trunkline._lock_briefly();
   perform trunkline._isolation_check('Committing lanes together');
   -- locks inside of lateral queries: each row is looked up by its key, whatever the planner knows of the table
   select array_agg(a.place) as places, array_agg(o.resource) as resources into owned

@@ -5,6 +5,7 @@ returns setof trunkline.broker_retry language plpgsql as $$
 declare
   reader trunkline.broker_handler;
 begin
+  perform trunkline._lock_briefly();
   if (retry is null) = (group_name is null) or (group_name is null) <> (handler is null) then
     perform trunkline._raise('TL422', 'expected the number of one dead letter, or a group and a handler.');
   elsif group_name is not null then

@@ -13,6 +13,7 @@ declare
   begins bigint;
   lanes int;
 begin
+  perform trunkline._lock_briefly();
   if handler is null or handler !~ '^[^[:cntrl:]]{0,200}$' then
     perform trunkline._raise('TL422', format('the name of a handler has at most 200 characters, none of them a control character, got %s.', coalesce(quote_literal(left(handler, 80)), 'NULL')));
   elsif ordering not in ('strict', 'skip') then

@@ -4,6 +4,7 @@ returns trunkline.broker_webhook language plpgsql as $$
 declare
   present trunkline.broker_webhook;
 begin
+  perform trunkline._lock_briefly();
   select w.* into present from trunkline.broker_webhook w where w.webhook = _webhook_row.webhook for no key update;
   if not found then
     perform trunkline._raise('TL404', format('there is no webhook %s.', coalesce(webhook::text, 'NULL')),

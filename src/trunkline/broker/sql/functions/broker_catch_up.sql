@@ -15,6 +15,7 @@ declare
   delivered bigint;
   reached bigint;
 begin
+  perform trunkline._lock_briefly();
   perform trunkline._isolation_check('Matching');
   if max_events < 1 then
     perform trunkline._raise('TL422', format('max_events is at least 1, got %s.', max_events));

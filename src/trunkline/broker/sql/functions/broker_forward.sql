@@ -19,6 +19,7 @@ declare
   reached bigint;
   appended int;
 begin
+  perform trunkline._lock_briefly();
   perform trunkline._isolation_check('Forwarding');
   if max_events is null or max_events < 1 then
     perform trunkline._raise('TL422', format('max_events is at least 1, got %s.', coalesce(max_events::text, 'NULL')));

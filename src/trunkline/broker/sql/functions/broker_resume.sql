@@ -9,6 +9,7 @@ declare
   present trunkline.broker_subscription;
   begins bigint;
 begin
+  perform trunkline._lock_briefly();
   select s.* into present from trunkline.broker_subscription s where s.subscription = broker_resume.subscription for no key update;
   if not found then
     perform trunkline._subscription_missing(subscription);

@@ -9,6 +9,7 @@ declare
   number bigint;
   held trunkline.cursor;
 begin
+  if now() <> statement_timestamp() then perform trunkline._lock_briefly(); end if;
   if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
     perform 1 from trunkline.ring r where r.ring = 'cursor' for share;
   end if;

@@ -11,6 +11,7 @@ begin
       return latest;
     end if;
     if attempt = 1 then
+      perform trunkline._lock_briefly();
       lock table trunkline.incarnation in share row exclusive mode;
     end if;
   end loop;

@@ -4,6 +4,7 @@ returns timestamptz language plpgsql as $$
 declare
   until timestamptz := now_ + trunkline._setting('lease.ttl')::interval;
 begin
+  perform trunkline._lock_briefly();
   insert into trunkline.lease as l (process, name, started_at, renewed_at, expires, role)
   values (_lease_renew.process, coalesce(_lease_renew.name, ''), now_, now_, until, trunkline._caller())
   on conflict on constraint lease_pkey do update

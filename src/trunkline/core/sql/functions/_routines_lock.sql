@@ -5,6 +5,7 @@ returns void language plpgsql as $$
 declare
   key bigint := hashtextextended('trunkline routines', 0);
 begin
+  perform trunkline._lock_briefly();
   if shared then
     perform pg_advisory_xact_lock_shared(key);
   else

@@ -3,5 +3,6 @@
 create or replace function trunkline._tick_still()
 returns void language plpgsql as $$
 begin
+  perform trunkline._lock_briefly();
   perform 1 from trunkline.sequence s order by s.sequence for no key update;
 end $$;

@@ -27,6 +27,7 @@ begin
   if not found then
     return 0;
   end if;
+  if now() <> statement_timestamp() then perform trunkline._lock_briefly(); end if;
   newer := trunkline._tick_latest(sequence);
   if newer.tick is distinct from last.tick then
     last := newer;

@@ -13,6 +13,7 @@ declare
        and k.granted and k.objsubid = 1 and k.classid::bigint = (lock_key >> 32 & 4294967295) and k.objid::bigint = (lock_key & 4294967295));
 begin
   perform trunkline._lease_check_holder(process);
+  perform trunkline._lock_briefly();
   update trunkline.lease l set session_since = case when held then clock_timestamp() end, missing_since = null
    where l.process = lease_attend.process;
   return held and found;

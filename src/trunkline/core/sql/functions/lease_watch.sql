@@ -22,6 +22,7 @@ begin
     select l.* into other from trunkline.lease l
      where l.process = other.process and l.session_since = other.session_since for no key update skip locked;
     continue when not found;
+    perform trunkline._lock_briefly();
     patience := case when other.session_since > trunkline._sessions_since() then interval '0.8 seconds' else interval '5 seconds' end;
     if other.missing_since is null then
       update trunkline.lease l set missing_since = clock_timestamp() where l.process = other.process;

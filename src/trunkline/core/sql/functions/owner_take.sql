@@ -1,6 +1,6 @@
 /* Take a resource that no living process owns.  Returns the epoch to acknowledge with, the present one if
-   the process owns it already, or NULL if another living process does.  A hand-over raises the epoch
-   and waits for acknowledgements under way.  TL423 without a living lease.  A process that does the same work
+   the process owns it already, or NULL if another living process does, or while an acknowledgement is under way.
+   A hand-over raises the epoch.  TL423 without a living lease.  A process that does the same work
    several times over tells its members apart by name.  TL403 for the process of another role, and for
    resources that Trunkline shares out itself (log:, broker:, live:, tube:, kv:) unless an admin asks. */
 create or replace function trunkline.owner_take(resource text, process uuid, member text default '')

@@ -7,6 +7,7 @@ declare
   present trunkline.kv_life;
   before int;
 begin
+  perform trunkline._lock_briefly();
   select max(l.life) into before from trunkline.kv_life l;
   lock table trunkline.kv_life in share row exclusive mode;
   select l.* into present from trunkline.kv_life l

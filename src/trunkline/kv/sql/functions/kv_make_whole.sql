@@ -10,6 +10,7 @@ declare
   reached trunkline.cursor;
   seen bigint;
 begin
+  perform trunkline._lock_briefly();
   if life.whole then
     return true;
   end if;

@@ -28,6 +28,7 @@ declare
   tail_seq bigint;
   limited boolean;
 begin
+  if now() <> statement_timestamp() then perform trunkline._lock_briefly(); end if;
   if topic = %1$L and partition = %2$s then
     select i.incarnation, p.segment_first, p.segment_at, exists (select from trunkline.quota) into life, segment_first, segment_at, limited
       from trunkline.log_partition p, trunkline.config c, trunkline._incarnation_present() i

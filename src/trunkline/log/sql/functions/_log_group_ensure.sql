@@ -9,6 +9,7 @@ begin
   select g.mode into present from trunkline.log_group g where g.topic_id = settings.topic_id and g.group_name = _log_group_ensure.group_name;
   if not found then
     perform trunkline._log_check_name('group', group_name);
+    perform trunkline._lock_briefly();
     perform trunkline._reserved_refuse('group', group_name);
     begin
       insert into trunkline.log_group (topic_id, group_name, mode) values (settings.topic_id, _log_group_ensure.group_name, _log_group_ensure.mode)

@@ -8,6 +8,7 @@ declare
   present trunkline.log_topic := trunkline._log_topic_row(topic);
   wanted trunkline.log_topic;
 begin
+  perform trunkline._lock_briefly();
   perform trunkline._log_may(topic, 'manage');
   perform 1 from trunkline.log_topic t where t.topic_id = present.topic_id for no key update;
   present := trunkline._log_topic_row(topic);

@@ -14,6 +14,7 @@ declare
   wanted trunkline.log_archive;
   expected bigint;
 begin
+  perform trunkline._lock_briefly();
   perform trunkline._log_check_archive(first_offset, last_offset, messages, bytes, location, format, files, checksum);
   perform trunkline._isolation_check('Adding to the archive');
   select s.* into segment from trunkline.log_segment s where s.segment_id = log_archive_add.segment_id for no key update;

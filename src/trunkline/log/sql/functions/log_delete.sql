@@ -5,6 +5,7 @@ returns void language plpgsql security definer set search_path = pg_catalog, pg_
 declare
   number int := (trunkline._log_topic_row(topic)).topic_id;
 begin
+  perform trunkline._lock_briefly();
   perform trunkline._log_may(topic, 'manage');
   perform 1 from trunkline.log_partition p where p.topic_id = number order by p.partition for update;
   delete from trunkline.cursor_key k where k.resource like format('log:%s:%%', number);

@@ -15,11 +15,14 @@ begin
   end if;
   perform trunkline._log_group_may(topic, group_name, 'consume');
   perform trunkline._log_group_ensure(settings, group_name, 'assigned', start);
-  -- taking a partition may wait for a commit of the one before: the position is read in a statement after that
+  -- a partition is taken after the last commit of the process before: the position is read in a later statement
   for partition, epoch, surplus in
     select s.place - 1, s.epoch, s.surplus from trunkline._party_share(trunkline._log_party(settings.topic_id, group_name),
       trunkline._log_resources(settings.topic_id, group_name), process, coalesce(member, '')) s order by s.place
   loop
+    if pg_current_xact_id_if_assigned() is not null then  -- something was taken: not of a topic that is being deleted
+      perform 1 from trunkline.log_topic t where t.topic_id = settings.topic_id for key share;
+    end if;
     select p.* into part from trunkline.log_partition p where p.topic_id = settings.topic_id and p.partition = log_join.partition;
     if not found then
       perform trunkline._raise('TL404', format('topic "%s" was deleted.', topic), '', jsonb_build_object('topic', topic));

@@ -10,6 +10,7 @@ declare
   part trunkline.log_partition;
   name text;
 begin
+  perform trunkline._lock_briefly();
   perform trunkline._log_group_check(settings, group_name);
   perform trunkline._log_group_may(topic, group_name, 'manage');
   if partition is not null then

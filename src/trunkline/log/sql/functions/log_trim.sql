@@ -7,6 +7,7 @@ declare
   segment trunkline.log_segment;
   tail bigint;
 begin
+  perform trunkline._lock_briefly();
   perform trunkline._log_may(topic, 'manage');
   perform 1 from trunkline.log_partition p where p.topic_id = part.topic_id and p.partition = part.partition for no key update;
   part := trunkline._log_partition_row(topic, partition);

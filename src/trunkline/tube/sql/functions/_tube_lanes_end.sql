@@ -7,6 +7,7 @@ declare
   ours text := format('tube:%s:%s:%%', tube.tube_id, tube.lanes);
   lowest bigint;
 begin
+  perform trunkline._lock_briefly();
   perform 1 from trunkline.cursor_key k where k.resource like ours order by k.resource for no key update;
   update trunkline.owner o set epoch = o.epoch + 1, process = null, since = clock_timestamp() where o.resource like ours;
   select min((trunkline._cursor_latest(k.cursor_id)).up_to) into lowest from trunkline.cursor_key k where k.resource like ours;

@@ -6,6 +6,7 @@ declare
   before trunkline.tube;
   after trunkline.tube;
 begin
+  perform trunkline._lock_briefly();
   if tube is null or tube !~ '^[A-Za-z0-9._-]{1,200}$' then
     perform trunkline._raise('TL422', format('a tube name has 1 to 200 letters, digits, ".", "_" or "-", got %s.', coalesce(quote_literal(left(tube, 80)), 'NULL')));
   elsif lanes not between 1 and 1024 then

@@ -5,6 +5,7 @@ create or replace function trunkline.tube_flush()
 returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform trunkline._isolation_check('A tick');
+  perform trunkline._lock_briefly();
   perform 1 from trunkline.sequence s where s.sequence = 'tube_entry' for no key update;
   perform trunkline.tube_tick();
   return trunkline.tube_head();
