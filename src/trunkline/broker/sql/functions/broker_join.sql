@@ -26,7 +26,7 @@ begin
   insert into trunkline.broker_trial (group_id, handler, lane, delivery, attempts)
   select present.group_id, broker_join.handler, s.place - 1, 0, 0 from jsonb_to_recordset(shares) s (place int) where resources[s.place] = any (died)
   on conflict on constraint broker_trial_pkey do nothing;
-  -- a statement of its own: a hand-over may have waited for an acknowledgement, which this one sees
+  -- a statement of its own: it sees the last acknowledgement before the hand-over
   return query
     select s.place - 1, present.lanes, s.epoch, trunkline._broker_position(present.group_id, handler, s.place - 1), s.surplus,
            exists (select from trunkline.broker_trial t where t.group_id = present.group_id and t.handler = broker_join.handler and t.lane = s.place - 1)

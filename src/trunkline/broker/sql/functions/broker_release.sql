@@ -10,6 +10,7 @@ declare
   ours record;
   released int;
 begin
+  perform trunkline._lock_briefly();
   if max_events is null or max_events < 1 then
     perform trunkline._raise('TL422', format('max_events is at least 1, got %s.', coalesce(max_events::text, 'NULL')));
   end if;

@@ -5,6 +5,7 @@ declare
   more boolean := false;
   trouble text;
 begin
+  perform trunkline._lock_briefly();
   perform 1 from trunkline.duty d where d.duty = _duty_run.duty for no key update skip locked;
   if not found then
     return false;

@@ -13,6 +13,7 @@ declare
   segment trunkline.log_segment;
   copy record;
 begin
+  perform trunkline._lock_briefly();
   perform trunkline._isolation_check('Compaction');
   part := trunkline._log_partition_row(topic, partition);
   perform pg_advisory_xact_lock(hashtextextended(format('trunkline.log_compact:%s:%s', part.topic_id, part.partition), 0));

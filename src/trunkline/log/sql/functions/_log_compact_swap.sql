@@ -7,6 +7,7 @@ declare
   segment trunkline.log_segment;
   pair record;
 begin
+  perform trunkline._lock_briefly();
   perform 1 from trunkline.log_partition p where p.topic_id = part.topic_id and p.partition = part.partition for no key update;
   part := trunkline._log_partition_row(topic, partition);
   if part.segment_id = any (segments) then

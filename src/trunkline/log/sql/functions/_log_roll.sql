@@ -8,6 +8,7 @@ declare
   newest timestamptz;
   next_id bigint;
 begin
+  perform trunkline._lock_briefly();
   perform trunkline._isolation_check('Sealing a segment');
   next_id := trunkline._log_segment_create(topic_id, partition, 0);
   perform set_config('lock_timeout', (1000 * extract(epoch from trunkline._setting('maintain.lock_timeout')::interval))::int || 'ms', true);

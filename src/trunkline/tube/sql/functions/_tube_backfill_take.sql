@@ -4,6 +4,7 @@ returns trunkline.tube_backfill language plpgsql security definer set search_pat
 declare
   work trunkline.tube_backfill;
 begin
+  perform trunkline._lock_briefly();
   if not exists (select from trunkline.tube_backfill b where b.backfill = _tube_backfill_take.backfill) then
     perform trunkline._raise('TL404', format('there is no backfill %s.', backfill));
   end if;

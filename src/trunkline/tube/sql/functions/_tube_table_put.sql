@@ -7,6 +7,7 @@ declare
   before trunkline.tube_table;
   stored trunkline.tube_table;
 begin
+  perform trunkline._lock_briefly();
   select a.* into before from trunkline.tube_table a
    where a.tube_id = wanted.tube_id and a.relation = wanted.relation and a.detached_at is null for no key update;
   insert into trunkline.tube_table as a (tube_id, relation, relation_name, key_columns, key_types, shard, shard_expression, condition, on_error)

@@ -14,7 +14,7 @@ begin
   select jsonb_agg(s) into shares
     from trunkline._party_share(format('tube:%s', present.tube_id),
            array(select trunkline._tube_resource(present, g) from generate_series(0, present.lanes - 1) g), process, member) s;
-  -- a statement of its own: a hand-over may have waited for an acknowledgement, which this one sees, or for a change of
+  -- a statement of its own: it sees the last acknowledgement before the hand-over, or for a change of
   -- the lanes, after which those of before have no position
   return query
     select s.place - 1, present.lanes, s.epoch, p.live, p.back, s.surplus
