@@ -4,4 +4,4 @@ returns text language sql stable
 set quote_all_identifiers = off as $$
   select format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = relation;
 $$;
-select trunkline._access('_hook_name(regclass)', 'writer');
+select trunkline._access('_hook_name(regclass)', 'reader');

@@ -5,7 +5,7 @@ create or replace function trunkline._tube_generate(attached trunkline.tube_tabl
 returns text language plpgsql as $$
 declare
   place text := trunkline._tube_function_name(attached);
-  matches text := trunkline._tube_conditions(attached);
+  matches text := trunkline._tube_conditions(attached, trunkline._tube_hold(attached.tube_id));
   look text := trunkline._tube_look(attached, matches);
 begin
   if to_regprocedure(place || '()') is not null and not trunkline._tube_function_there(attached) then

@@ -32,7 +32,7 @@ returns text language sql stable as $$
     select case when %L then array_agg(t.shard) end, array_agg(t.key) into shards, keys
       from (select distinct u.shard, u.key from unnest(shards, keys) u (shard, key)) t;
     end;$text$,
-    'select r::%s as it, ' || replace(trunkline._hook_key(attached.key_columns, attached.key_types), '%', '%%') || ' as key from %I r',
+    'select r.*::%s as it, ' || replace(trunkline._hook_key(attached.key_columns, attached.key_types), '%', '%%') || ' as key from %I r',
     'select exists (select from (select ($1).*) r' || coalesce(' where ' || matches, '') || ')',
     'select ' || trunkline._tube_shard(attached) || ' from (select ($1).*) r',
     attached.shard_expression is not null);

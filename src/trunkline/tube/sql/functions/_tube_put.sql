@@ -1,5 +1,5 @@
-/* Make or change the row of a tube.  NULL keeps what is there; a condition of '' means none.  Writes and locks nothing
-   when nothing changes. */
+/* Make or change the row of a tube.  NULL keeps what is there; a condition of '' means none.  Whoever names a condition answers for it: it
+   runs as that role.  Writes and locks nothing when nothing changes. */
 create or replace function trunkline._tube_put(tube text, lanes int, condition text)
 returns trunkline.tube language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -15,18 +15,21 @@ begin
   select t.* into before from trunkline.tube t where t.tube = _tube_put.tube;
   if not found then
     perform trunkline._reserved_refuse('tube', tube);
-    insert into trunkline.tube (tube, lanes, condition) values (_tube_put.tube, coalesce(_tube_put.lanes, 1), nullif(_tube_put.condition, ''))
+    insert into trunkline.tube (tube, lanes, condition, role)
+    values (_tube_put.tube, coalesce(_tube_put.lanes, 1), nullif(_tube_put.condition, ''), case when _tube_put.condition <> '' then trunkline._caller() end)
     on conflict on constraint tube_name do nothing returning * into after;
     if found then
       perform trunkline._tube_lanes_begin(after, trunkline.tube_head());
       return after;
     end if;
   elsif before.lanes = coalesce(_tube_put.lanes, before.lanes)
-        and before.condition is not distinct from nullif(coalesce(_tube_put.condition, before.condition), '') then
+        and before.condition is not distinct from nullif(coalesce(_tube_put.condition, before.condition), '')
+        and (coalesce(_tube_put.condition, '') = '' or before.role is not distinct from trunkline._caller()) then
     return before;
   end if;
   select t.* into strict before from trunkline.tube t where t.tube = _tube_put.tube for no key update;
-  update trunkline.tube t set lanes = coalesce(_tube_put.lanes, t.lanes), condition = nullif(coalesce(_tube_put.condition, t.condition), '')
+  update trunkline.tube t set lanes = coalesce(_tube_put.lanes, t.lanes), condition = nullif(coalesce(_tube_put.condition, t.condition), ''),
+         role = case _tube_put.condition when '' then null else case when _tube_put.condition is null then t.role else trunkline._caller() end end
    where t.tube_id = before.tube_id returning * into after;
   if after.lanes <> before.lanes then
     perform trunkline._tube_lanes_change(before, after);
