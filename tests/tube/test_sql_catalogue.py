@@ -140,10 +140,13 @@ def test_conditions_are_listed_word_for_word(session: Session) -> None:
     ]
 
 
-def test_attaching_again_changes_what_is_said(session: Session) -> None:
-    attachment = attach(session, condition="total > 5", on_error="gap")
+def test_attaching_again_changes_what_is_named_and_keeps_the_rest(session: Session) -> None:
+    attachment = attach(
+        session, shard="5", condition="total > 5", key_columns=["id"], on_error="gap"
+    )
     assert attach(session, condition="total > 7") == attachment
-    assert listed(session, "table_condition", "on_error") == [("total > 7", "fail")]
+    assert attach(session) == attachment
+    assert listed(session, "table_condition", "on_error", "shard") == [("total > 7", "gap", "5")]
     feed = Reader(session)
     session.execute("insert into orders (id, total) values (1, 6), (2, 8)")
     assert feed.keys() == ["2"]

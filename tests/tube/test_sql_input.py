@@ -129,7 +129,6 @@ def test_tables_that_cannot_be_attached(session: Session, unchanged: dict[str, A
             ("TL422", {**attached, "condition": "'maybe'"}),
             ("TL422", {**attached, "condition": "sum(total) > 5"}),
             ("TL422", {**attached, "condition": "tableoid > 5"}),
-            ("TL422", {**attached, "on_error": None}),
             ("TL422", {**attached, "on_error": "ignore"}),
         ],
     )
@@ -376,7 +375,7 @@ def test_null_for_one_of_several_words_is_called_null(session: Session) -> None:
     attach(session)
     for name, arguments in (
         ("tube_touch", {"tube": TUBE, "relation": "orders", "keys": ["1"], "op": None}),
-        ("tube_attach", {"tube": TUBE, "relation": "orders", "on_error": None}),
+        ("tube_backfill_pause", {"tube": TUBE, "pause": None}),
     ):
         with refused("TL422") as caught:
             call(session, name, **arguments)

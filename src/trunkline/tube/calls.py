@@ -324,6 +324,17 @@ def enrich(
     )
 
 
+def query(text: str, keys: Sequence[str]) -> Call[dict[str, str | None]]:
+    """What a stored query gives for keys, as JSON text."""
+    return Call(
+        "_tube_query",
+        {"query": text, "keys": list(keys)},
+        lambda rows: {row["key"]: row["document"] for row in rows},
+        safe_to_repeat=True,
+        types=_KEYS,
+    )
+
+
 def moved(attachment: int, keys: Sequence[str], shards: Sequence[int]) -> Call[list[str]]:
     """The keys whose row is in another shard than the one given."""
     return Call(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Protocol
 
-from trunkline.core.errors import TrunklineError, Unavailable
+from trunkline.core.errors import Forbidden, TrunklineError, Unavailable
 from trunkline.tube import calls
 from trunkline.tube.enrichment import RowEnricher
 from trunkline.tube.models import Change, KeyId
@@ -92,6 +92,7 @@ class Mirrored:
     def __init__(self, mirror: Mirror, carried: Carried):
         self._mirror = mirror
         self._carried = carried
+        self._apart: set[int] = set()
 
     async def __call__(self, batch: Sequence[Pending]) -> Mapping[KeyId, str]:
         groups: dict[int, list[Pending]] = defaultdict(list)
@@ -99,10 +100,16 @@ class Mirrored:
             groups[pending.id.attachment].append(pending)
         failures: dict[KeyId, str] = {}
         for attachment, group in groups.items():
+            if attachment in self._apart:
+                failures |= await self._carried(group)
+                continue
             try:
                 await self._mirror(attachment, [pending.id for pending in group])
             except Unavailable:
                 raise
+            except Forbidden:  # rows and documents belong to different roles
+                self._apart.add(attachment)
+                failures |= await self._carried(group)
             except TrunklineError:
                 failures |= await self._carried(group)
         return failures

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trunkline.core.errors import Invalid, Unavailable
@@ -83,6 +84,22 @@ class QueryEnricher:
         return {key: found.get(key) for key in keys} | dict.fromkeys(moved)
 
 
+class StoredQueryEnricher:
+    """A stored query, as `QueryEnricher`; the database runs it as the role that ``db`` acts as."""
+
+    def __init__(self, db: AsyncDb, query: str):
+        self._db = db
+        self._query = numbered(query)
+
+    async def __call__(
+        self, attachment: int, touches: Sequence[Touch], version: Version
+    ) -> Mapping[str, str | None]:
+        keys = [touch.key for touch in touches]
+        found = await self._db.run(calls.query(self._query, keys))
+        moved = await self._db.run(calls.moved(attachment, keys, [t.shard for t in touches]))
+        return {key: found.get(key) for key in keys} | dict.fromkeys(moved)
+
+
 class FunctionEnricher:
     """An async function of the user's: touches in, documents by key out; a missing key is gone."""
 
@@ -122,6 +139,19 @@ class Source:
                 cursor = await connection.execute(_REPLAYED, [version.lsn])
                 row = await cursor.fetchone()
         return bool(row and row[0])
+
+
+def numbered(query: str) -> str:
+    """A query with ``%(keys)s`` as the server takes it: with $1."""
+    if not isinstance(query, str) or "%(keys)s" not in query:
+        raise Invalid("an enrichment query needs the parameter %(keys)s, an array of texts.")
+
+    def place(found: re.Match[str]) -> str:
+        if found[0] == "%":
+            raise Invalid("a percent sign in an enrichment query is written %%.")
+        return "%" if found[0] == "%%" else "$1::text[]"
+
+    return re.sub(r"%%|%\(keys\)s|%", place, query).strip().rstrip(";")
 
 
 def as_text(document: Any) -> str | None:

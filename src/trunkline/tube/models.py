@@ -129,6 +129,8 @@ class Tube:
     lanes: int
     condition: str | None
     created_at: datetime
+    role: str | None = None
+    """The role that set the condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,8 @@ class Attachment:
     on_error: str
     attached_at: datetime
     detached_at: datetime | None
+    role: str | None = None
+    """The role that its expressions run as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,3 +243,5 @@ class DownstreamRow:
     kind: str
     options: dict[str, Any]
     changed_at: datetime
+    role: str | None = None
+    """The role that set it, and as which it runs; None when that was not recorded."""

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import sql
 
+from trunkline.core.acting import become
 from trunkline.core.db import AsyncDb
 from trunkline.core.errors import (
     DatabaseError,
@@ -35,7 +37,7 @@ from trunkline.tube import calls
 from trunkline.tube.downstreams.base import Downstream, Page, halved, newest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from trunkline.tube.downstreams.base import Mirror
     from trunkline.tube.models import Change, KeyId, Version
@@ -66,7 +68,8 @@ end $create$"""
 _WRITE = """
 insert into {table} as t (relation, shard, key, document, version)
 select u.relation, u.shard, u.key, u.document::jsonb, u.version
-from unnest(%b::text[], %b::int[], %b::text[], %b::text[], %b::bigint[])
+from unnest(%(names)b::text[], %(shards)b::int[], %(keys)b::text[], %(documents)b::text[],
+            %(numbers)b::bigint[])
      as u (relation, shard, key, document, version)
 order by u.relation, u.shard, u.key
 on conflict (relation, shard, key) do update
@@ -74,19 +77,36 @@ set document = excluded.document, version = excluded.version, written_at = clock
 where t.version <= excluded.version"""
 _OLDER = """
 select shard, key from {table}
-where relation = %(relation)s and (shard, key) > (%(after_shard)s, %(after_key)s)
-  and (%(shard)s::int is null or shard = %(shard)s)
-  and document is not null and version < %(version)s
-order by shard, key limit %(limit)s"""
+where relation = (%(names)b::text[])[1]
+  and (shard, key) > ((%(shards)b::int[])[1], (%(keys)b::text[])[1])
+  and ((%(shards)b::int[])[2] is null or shard = (%(shards)b::int[])[2])
+  and document is not null and version < (%(numbers)b::bigint[])[1]
+order by shard, key limit (%(numbers)b::bigint[])[2]"""
 # It waits for nobody, and so cannot deadlock with those who write in the order of keys.
 _FORGET = """
 delete from {table} where (relation, shard, key) in (
   select relation, shard, key from {table}
-  where gone_at < clock_timestamp() - make_interval(secs => %s)
+  where gone_at < clock_timestamp() - make_interval(secs => {seconds})
   limit 10000 for update skip locked)"""
 # A name is taken as it is, or in quotes as SQL has it, which a dot or a quote inside needs.
 _PART = r'(?:"(?:[^"]|"")+"|[^".]+)'
 _NAME = re.compile(rf"{_PART}(\.{_PART})?")
+# What `_run_as` answers: arrays of texts and numbers.
+_LISTED = """
+select array_agg(o.key order by o.shard, o.key), null::text[],
+       array_agg(o.shard order by o.shard, o.key), count(*)
+from ({listing}) o"""
+_COUNTED = """
+with done as ({change} returning 1)
+select null::text[], null::text[], null::int[], count(*) from done"""
+_NUMBERED = {"keys": "$1", "shards": "$2", "documents": "$3", "numbers": "$4", "names": "$5"}
+_PLACE = re.compile(r"%\((\w+)\)b")
+_RUN_AS = (
+    "select d.texts, d.places from trunkline._run_as(%(role)s, %(statement)s, %(keys)b::text[],"
+    " %(shards)b::int[], %(documents)b::text[], %(numbers)b::bigint[], %(names)b::text[],"
+    " keep => true, answers => %(answers)s) d"
+)
+_WRITER = b"select writer, plain from trunkline._tube_writer(%s, %s)"
 _START = "-2147483648:"  # below every shard and key
 _FORGET_EVERY = 600.0  # seconds
 # SQLSTATE classes that speak of the values: cardinality, data, constraints, view checks, limits of
@@ -110,7 +130,9 @@ class PostgresDownstream(Downstream):
         tombstone_seconds: float = 86_400,
         connect_timeout: float = 10,
         prepare: bool = True,
+        author: str | None = None,
     ):
+        """``author`` is the role that configured it, as which the table is written; None: as we are."""
         if not _NAME.fullmatch(table):
             raise Invalid(
                 f"a table is named as name or schema.name, got '{table}'.",
@@ -121,6 +143,9 @@ class PostgresDownstream(Downstream):
         self._name = table
         self._table = sql.Identifier(*map(_unquoted, re.findall(_PART, table)))
         self._create = create
+        self._author = author
+        self._writer: str | None = None
+        self._plain = True
         self._tombstone_seconds = tombstone_seconds
         self._connection: dict[str, Any] = {
             "dsn": dsn,
@@ -162,18 +187,15 @@ class PostgresDownstream(Downstream):
         self, relation: str, shard: int | None, version: Version, after: str | None, limit: int
     ) -> Page:
         after_shard, _, after_key = (after or _START).partition(":")
-        rows = await self._execute(
+        keys = await self._list(
             _OLDER,
-            {
-                "relation": relation,
-                "shard": shard,
-                "after_shard": int(after_shard),
-                "after_key": after_key,
-                "version": version.number,
-                "limit": limit,
-            },
+            _values(
+                names=[relation],
+                shards=[int(after_shard), shard],
+                keys=[after_key],
+                numbers=[version.number, limit],
+            ),
         )
-        keys = [(row[0], row[1]) for row in rows]
         return Page(keys, f"{keys[-1][0]}:{keys[-1][1]}" if len(keys) == limit else None)
 
     async def _prepare(self, connection: psycopg.AsyncConnection[Any]) -> None:
@@ -185,13 +207,20 @@ class PostgresDownstream(Downstream):
                     f'there is no table "{self._name}" to write documents to.',
                     hint='Make it, or let it be made with the option "create": true.',
                 )
-            create = sql.SQL(_CREATE).format(table=self._table, name=name)
-            await connection.execute(create)
+            create = sql.SQL(_CREATE).format(table=self._table, name=name).as_string(connection)
+            await self._find_role(connection, name)
+            if self._plain:
+                await connection.execute(create.encode())
+            else:
+                await self._run_as(connection, create, _values(), answers=False)
+        await self._find_role(connection, name)
         try:
-            await connection.execute(self._statement("explain " + _WRITE), _columns([]))
-            await connection.execute(
-                self._statement("explain " + _FORGET), [self._tombstone_seconds]
-            )
+            if self._plain:
+                await connection.execute(self._statement("explain " + _WRITE), _values())
+                await connection.execute(self._statement("explain " + _FORGET), _values())
+            else:
+                for change in (_WRITE, _FORGET):
+                    await self._run_as(connection, _COUNTED.format(change=change), _values())
         except psycopg.errors.InsufficientPrivilege as error:
             raise Forbidden(
                 f'table "{self._name}" cannot be written: {error.diag.message_primary}.',
@@ -207,25 +236,82 @@ class PostgresDownstream(Downstream):
 
     async def _mirror(self, attachment: int, ids: Sequence[KeyId]) -> None:
         await self._forget()
-        documents = self._table.as_string()
-        await self._opened().run(calls.mirror(attachment, ids, documents=documents))
+        call = calls.mirror(attachment, ids, documents=self._table.as_string())
+        db = self._opened()
+        if self._writer is None:
+            await db.run(call)
+            return
+        async with db.transaction() as connection:
+            with translated(connection):
+                await become(connection, self._writer)
+                await db.run(call, on=connection)
 
     async def _forget(self) -> None:
         if time.monotonic() >= self._forget_at:
             self._forget_at = time.monotonic() + _FORGET_EVERY
-            await self._execute(_FORGET, [self._tombstone_seconds])
+            await self._change(_FORGET, _values())
 
     async def _write(self, changes: Sequence[Change]) -> Mapping[Change, str]:
-        await self._execute(_WRITE, _columns(changes))
+        await self._change(
+            _WRITE,
+            _values(
+                names=[change.relation for change in changes],
+                shards=[change.shard for change in changes],
+                keys=[change.key for change in changes],
+                documents=[change.document for change in changes],
+                numbers=[change.version.number for change in changes],
+            ),
+        )
         return {}
 
-    async def _execute(self, text: str, values: Any) -> list[Any]:
+    async def _change(self, text: str, values: dict[str, Any]) -> None:
+        async with self._judging() as connection:
+            if self._plain:
+                await connection.execute(self._statement(text), values)
+            else:
+                await self._run_as(connection, _COUNTED.format(change=text), values)
+
+    async def _list(self, text: str, values: dict[str, Any]) -> list[tuple[int, str]]:
+        async with self._judging() as connection:
+            if self._plain:
+                cursor = await connection.execute(self._statement(text), values)
+                return [(row[0], row[1]) for row in await cursor.fetchall()]
+            keys, shards = await self._run_as(connection, _LISTED.format(listing=text), values)
+            return list(zip(shards or (), keys or (), strict=True))
+
+    @asynccontextmanager
+    async def _judging(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         async with self._opened().connection() as connection:
             try:
-                cursor = await connection.execute(self._statement(text), values)
-                return await cursor.fetchall() if cursor.description else []
+                yield connection
             except (psycopg.Error, UnicodeError) as error:
                 raise _judged(error) from error
+
+    async def _find_role(self, connection: psycopg.AsyncConnection[Any], name: str) -> None:
+        """Who writes, and whether the session may do so as it is."""
+        if self._author is not None:
+            cursor = await connection.execute(_WRITER, [self._author, name])
+            self._writer, self._plain = await cursor.fetchone() or (None, False)
+
+    async def _run_as(
+        self,
+        connection: psycopg.AsyncConnection[Any],
+        text: str,
+        values: dict[str, Any],
+        *,
+        answers: bool = True,
+    ) -> tuple[list[str] | None, list[int] | None]:
+        """Run a statement of ours as the role: triggers, policies and defaults of the table too."""
+        statement = text
+        if answers:
+            statement = _PLACE.sub(lambda found: _NUMBERED[found[1]], self._formatted(text))
+        cursor = await connection.execute(
+            _RUN_AS.encode(),
+            {**values, "role": self._writer, "statement": statement, "answers": answers},
+            prepare=False,
+        )
+        row = await cursor.fetchone()
+        return row if row is not None else (None, None)
 
     def _opened(self) -> AsyncDb:
         if self._db is None:
@@ -234,7 +320,11 @@ class PostgresDownstream(Downstream):
 
     def _statement(self, text: str) -> bytes:
         """A statement with values: a percent sign in the name is none of their places."""
-        return text.format(table=self._table.as_string().replace("%", "%%")).encode()
+        return self._formatted(text, percent="%%").encode()
+
+    def _formatted(self, text: str, percent: str = "%") -> str:
+        table = self._table.as_string().replace("%", percent)
+        return text.format(table=table, seconds=float(self._tombstone_seconds))
 
 
 def _unquoted(part: str) -> str:
@@ -247,14 +337,9 @@ async def _answer(connection: psycopg.AsyncConnection[Any], query: str, values: 
     return row and row[0]
 
 
-def _columns(changes: Sequence[Change]) -> list[Any]:
-    return [
-        [change.relation for change in changes],
-        [change.shard for change in changes],
-        [change.key for change in changes],
-        [change.document for change in changes],
-        [change.version.number for change in changes],
-    ]
+def _values(**arrays: list[Any]) -> dict[str, Any]:
+    """The arrays of a statement; those not named are empty."""
+    return {name: arrays.get(name, []) for name in _NUMBERED}
 
 
 def _judged(error: psycopg.Error | UnicodeError) -> Exception:

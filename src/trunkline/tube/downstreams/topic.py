@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from trunkline.core.acting import RoleDb
 from trunkline.core.db import AsyncDb
 from trunkline.core.errors import (
     Conflict,
@@ -53,6 +54,7 @@ _FETCH_BYTES = 4 << 20
 @dataclass(frozen=True, slots=True)
 class _Opened:
     db: AsyncDb
+    pool: AsyncDb
     notifier: Notifier
     producer: Producer
     settings: Topic
@@ -69,8 +71,12 @@ class TopicDownstream(Downstream):
         create: bool = True,
         partitions: int | None = None,
         compact: bool | None = None,
+        author: str | None = None,
     ):
-        """A topic that is missing is made, compacted unless told otherwise, with one partition."""
+        """A topic that is missing is made, compacted unless told otherwise, with one partition.
+
+        ``author`` is the role that configured it, as which the topic is written; None: as we are.
+        """
         if not isinstance(topic, str) or not topic:
             raise Invalid(f"topic is the name of a topic, got {topic!r}.")
         if partitions is not None and partitions < 1:
@@ -80,27 +86,31 @@ class TopicDownstream(Downstream):
         self._create = create
         self._partitions = partitions
         self._compact = compact
+        self._author = author
         self._opened: _Opened | None = None
         self._appended: OrderedDict[str, Version] = OrderedDict()
 
     async def open(self) -> None:
         if self._opened is not None:
             return
-        db = AsyncDb(self._dsn)
+        pool = AsyncDb(self._dsn)
+        db = pool
+        if self._author is not None:
+            db = RoleDb(pool, self._author, what=f'the downstream topic "{self._topic}"')
         try:
             settings = await self._settings(db)
         except BaseException:
-            await db.close()
+            await pool.close()
             raise
-        notifier = Notifier(db.connect)
-        self._opened = _Opened(db, notifier, Producer(db, Topics(db), notifier), settings)
+        notifier = Notifier(pool.connect)
+        self._opened = _Opened(db, pool, notifier, Producer(db, Topics(db), notifier), settings)
 
     async def close(self) -> None:
         opened, self._opened = self._opened, None
         if opened is None:
             return
         async with AsyncExitStack() as last:  # whatever fails, the rest is closed too
-            last.push_async_callback(opened.db.close)
+            last.push_async_callback(opened.pool.close)
             last.push_async_callback(opened.notifier.close)
             await opened.producer.close()
 

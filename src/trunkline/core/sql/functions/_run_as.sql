@@ -18,6 +18,7 @@ language plpgsql as $run$
 declare
   path text := current_setting('search_path');
   before text := current_setting('role');
+  caller name := coalesce(nullif(before, 'none'), session_user);
   runner text := 'trunkline_run_as_' || (select r.oid from pg_catalog.pg_roles r where r.rolname = _run_as.role)::text;
   body constant text := $body$
 begin
@@ -31,9 +32,9 @@ end $body$;
   answered boolean := false;
   late text;
 begin
-  if runner is null or not trunkline._may_act(trunkline._caller(), role) then
-    perform trunkline._raise('TL403', format('%I may not act as %I.', trunkline._caller(), role),
-      format('If there is such a role, have a DBA run: grant %I to %I;', role, trunkline._caller()), jsonb_build_object('role', trunkline._caller()));
+  if runner is null or not trunkline._may_act(caller, role) then
+    perform trunkline._raise('TL403', format('%I may not act as %I.', caller, role),
+      format('If there is such a role, have a DBA run: grant %I to %I;', role, caller), jsonb_build_object('role', caller));
   end if;
   perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   begin
@@ -48,7 +49,7 @@ begin
   exception when insufficient_privilege then
     perform trunkline._raise('TL403', format('the session cannot run text as %I: %s.', role, sqlerrm),
       format('Have a DBA run: grant %I to %I; grant temporary on database %I to %I;', role, session_user, current_database(), role),
-      jsonb_build_object('role', trunkline._caller()));
+      jsonb_build_object('role', caller));
   end;
   begin
     perform pg_catalog.set_config('role', role, true);

@@ -2,7 +2,7 @@
    right that an author lacks.  The preferred role comes first, then that of the session, then the authors in their order.
    Errors: TL403 when an author is unknown or gone, or when no such role is among them; what names the text in the message. */
 create or replace function trunkline._stored_role(authors name[], what text, preferred name default null)
-returns name language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+returns name language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
   caller name := trunkline._caller();
   author name;

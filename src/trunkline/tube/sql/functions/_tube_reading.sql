@@ -5,15 +5,19 @@ create or replace function trunkline._tube_reading(attachment int, out attached 
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
   asked trunkline.tube_table := trunkline._tube_attachment(attachment);
-  matches text;
+  present record;
 begin
-  select a, a.role || array(select t.role where t.condition is not null), pg_get_userbyid(c.relowner), trunkline._tube_conditions(a, t)
-    into attached, authors, owner, matches
+  select a as attached, a.role || array(select t.role where t.condition is not null) as authors, pg_get_userbyid(c.relowner) as owner,
+         trunkline._tube_conditions(a, t) as condition
+    into present
     from trunkline.tube_table a join trunkline.tube t using (tube_id) join pg_class c on c.oid = a.relation
    where a.tube_id = asked.tube_id and (a.attachment = asked.attachment or a.relation_name = asked.relation_name)
    order by a.attachment = asked.attachment desc, a.attachment desc limit 1;
   if found then
-    attached.condition := matches;
+    attached := present.attached;
+    attached.condition := present.condition;
+    authors := present.authors;
+    owner := present.owner;
   else
     asked.relation := null;
     attached := asked;

@@ -16,7 +16,7 @@ declare
   wanted trunkline.tube_table;
 begin
   wanted := trunkline._tube_wanted(owner, relation, coalesce(shard, present.shard::text, present.shard_expression), coalesce(condition, present.condition),
-    coalesce(key_columns, present.key_columns), coalesce(on_error, present.on_error, 'fail'));
+    coalesce(key_columns, trunkline._tube_keys_there(present)), coalesce(on_error, present.on_error, 'fail'));
   if present.attachment is not null
      and (present.shard, present.shard_expression, present.condition, present.key_columns, present.key_types, present.on_error)
          is not distinct from (wanted.shard, wanted.shard_expression, wanted.condition, wanted.key_columns, wanted.key_types, wanted.on_error)
