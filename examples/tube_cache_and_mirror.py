@@ -6,6 +6,7 @@ without the server only the mirror is kept.
 """
 
 import asyncio
+import os
 import random
 import shutil
 import tempfile
@@ -132,7 +133,8 @@ async def main() -> None:
         await clean(tl)
         await prepare(tl)
         mirror = make_conninfo(tl.dsn, dbname=MIRROR)
-        await follow(tl, "mirror", "postgres", dsn=mirror)
+        os.environ["TRUNKLINE_DOWNSTREAM_MIRROR"] = mirror  # the worker reads it, nothing stores it
+        await follow(tl, "mirror", "postgres", dsn="${TRUNKLINE_DOWNSTREAM_MIRROR}")
         if cache is not None:
             await follow(tl, "cache", "redis", url=cache, prefix=PREFIX)
 

@@ -86,8 +86,9 @@ async def test_a_tube_that_cannot_open_its_downstream_rests_until_that_is_change
 
 
 async def test_a_tube_that_is_slow_to_stop_holds_back_no_other_and_has_one_worker(
-    tl: Platform,
+    tl: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TRUNKLINE_CALLABLES", f"{__name__}:slow")
     runner = TubeRunner(tl.db, tl._lease, tl._listener)
     await tl.tube.downstream("items", "callable", {"target": f"{__name__}:slow"})
     await execute(tl, "insert into item values (1)")

@@ -71,6 +71,7 @@ class Settings(BaseSettings):
     prepare: bool = True
     connect_timeout: float = Field(default=10, gt=0, lt=2**31)
     read_ahead: int = Field(default=10, ge=1)
+    callables: str = ""
 
     @classmethod
     def load(cls, **explicit: Any) -> Settings:

@@ -45,8 +45,8 @@ class RowEnricher:
         self._source = Source(db, replica)
 
     def reads_only(self, db: AsyncDb) -> bool:
-        """Whether that is the one database it reads from."""
-        return self._replica is None and self._db is db
+        """Whether that is the one database it reads from, in whatever role."""
+        return self._replica is None and self._db.dsn == db.dsn
 
     async def __call__(
         self, attachment: int, touches: Sequence[Touch], version: Version

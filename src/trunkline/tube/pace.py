@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from trunkline.core.errors import Invalid
+
+
+_MOST = 2**31 - 1
+_KINDS = {bool: "true or false", int: "a whole number from 1", float: "a number from 0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,18 @@ class Pace:
     retry_first: float = 0.5
     retry_longest: float = 60.0
     poll_interval: float = 0.25
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            value, default = getattr(self, option.name), option.default
+            kind = (int, float) if isinstance(default, float) else type(default)
+            fits = isinstance(value, kind) and isinstance(value, bool) is isinstance(default, bool)
+            least = 0 if isinstance(default, float) else 1
+            most = 1 if option.name == "backfill_share" else _MOST
+            if not fits or (not isinstance(default, bool) and not least <= value <= most):
+                raise Invalid(
+                    f"{option.name} of a worker takes {_KINDS[type(default)]}, got {value!r:.50}."
+                )
 
     def retry_after(self, attempts: int) -> float:
         """Seconds until a key that failed so often is tried again."""

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core import telemetry
-from trunkline.core.errors import Invalid, TrunklineError, Unavailable
+from trunkline.core.acting import RoleDb
+from trunkline.core.errors import Forbidden, Invalid, TrunklineError, Unavailable
 from trunkline.core.quiet import Quiet
 from trunkline.core.service import Service
+from trunkline.core.settings import Settings
 from trunkline.tube import backfill_calls, calls
-from trunkline.tube.downstreams import check, make
-from trunkline.tube.enrichment import QueryEnricher, RowEnricher
+from trunkline.tube.downstreams import check, stored
+from trunkline.tube.enrichment import RowEnricher, StoredQueryEnricher
 from trunkline.tube.pace import Pace
 from trunkline.tube.worker import Worker
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 logger = telemetry.get_logger(__name__)
 
 _FAILED_REST = 10.0  # seconds until a backfill or a tube that failed is tried again
+_FORBIDDEN_REST = 60.0  # seconds until it is tried again whether a role is granted by now
 _STOP_WITHIN = 60.0  # seconds for batches under way when the service ends
 _PACE_OPTIONS = frozenset(Pace.__dataclass_fields__)
 
@@ -70,7 +73,7 @@ class Backfiller(Service):
             except Unavailable:
                 raise
             except TrunklineError as error:  # its table or order: that of the others is sound
-                self._rests_until[number] = time.monotonic() + _FAILED_REST
+                self._rests_until[number] = time.monotonic() + _rest(error)
                 logger.warning(
                     "backfill failed", tube=backfill.tube, backfill=number, error=str(error)
                 )
@@ -153,32 +156,42 @@ class TubeRunner(Service):
         try:
             await asyncio.wait({running.task})
             if not running.task.cancelled() and (error := running.task.exception()):
-                self._rests[tube] = running.row, time.monotonic() + _FAILED_REST
+                rest = _rest(error)
+                self._rests[tube] = running.row, time.monotonic() + rest
                 logger.error(
-                    "tube failed",
-                    tube=tube,
-                    error=telemetry.redact(str(error)),
-                    retry_after=_FAILED_REST,
+                    "tube failed", tube=tube, error=telemetry.redact(str(error)), retry_after=rest
                 )
         finally:
             del self._ending[tube]
             self.wake.set()  # it may be wanted with another downstream
 
 
+def _rest(error: BaseException) -> float:
+    return _FORBIDDEN_REST if isinstance(error, Forbidden) else _FAILED_REST
+
+
 def worker_for(db: AsyncDb, lease: ProcessLease, listener: Listener, row: DownstreamRow) -> Worker:
     """A worker as the options of a downstream describe it.
 
     Options that begin with ``worker.`` set the `Pace`; ``enrich`` is a query by keys; all others
-    belong to the downstream itself.
+    belong to the downstream itself. Rows are read, and documents written, as the role that set it.
     """
+    if row.role is None:
+        raise Forbidden(
+            f'the downstream of tube "{row.tube}" was set before roles were recorded.',
+            hint="Set it again: it then runs as the role that does so.",
+        )
     options, query, pace = _sorted(row.options)
+    acting = RoleDb(db, row.role, what=f'the downstream of tube "{row.tube}"')
     return Worker(
         db,
         lease,
         listener,
         tube=row.tube,
-        downstream=make(row.kind, options, dsn=db.dsn),
-        enricher=RowEnricher(db) if query is None else QueryEnricher(db, query),
+        downstream=stored(
+            row.kind, options, dsn=db.dsn, author=row.role, callables=Settings.load().callables
+        ),
+        enricher=RowEnricher(acting) if query is None else StoredQueryEnricher(acting, query),
         pace=Pace(**pace),
     )
 

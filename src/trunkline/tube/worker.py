@@ -17,6 +17,7 @@ from trunkline.core import telemetry
 from trunkline.core.backoff import Backoff
 from trunkline.core.errors import (
     DatabaseError,
+    Forbidden,
     Invalid,
     LeaseLost,
     NotFound,
@@ -352,6 +353,8 @@ class Worker:
         """Bring a batch downstream; what is the fault of none of its keys is trouble."""
         try:
             return await self._bring(batch)
+        except Forbidden as error:  # a role or a grant is missing: that is no fault of a key
+            raise Unavailable(error.message, hint=error.hint) from error
         except DatabaseError as error:
             if is_shortage(error):
                 raise Unavailable(error.message, hint=error.hint) from error

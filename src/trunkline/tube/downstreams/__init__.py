@@ -1,15 +1,14 @@
-"""Packaged downstreams, one module each; `make` finds one by its kind."""
+"""Packaged downstreams, one module each; `make` finds one by its kind, `stored` a stored one."""
 
 from __future__ import annotations
 
 import inspect
-import os
-import re
 from typing import TYPE_CHECKING, Any
 
 from trunkline.core.arguments import checked
-from trunkline.core.errors import Invalid
+from trunkline.core.errors import Forbidden, Invalid
 from trunkline.core.extras import needed_for
+from trunkline.tube.downstreams.variables import any_variable, filled, shared_variable, trusted_dsn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from trunkline.tube.downstreams.base import Downstream
 
 _IN_POSTGRES = frozenset({"postgres", "topic"})
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @checked
@@ -27,10 +25,52 @@ def make(kind: str, options: Mapping[str, Any], *, dsn: str) -> Downstream:
     ``${NAME}`` in an option is replaced by that environment variable, so that passwords need not be
     stored.
     """
+    return _made(kind, {name: filled(value, any_variable) for name, value in options.items()}, dsn)
+
+
+def stored(
+    kind: str, options: Mapping[str, Any], *, dsn: str, author: str | None, callables: str
+) -> Downstream:
+    """A downstream that ``author`` has stored, who may be anybody with the right to set one.
+
+    It gets the variables ``TRUNKLINE_DOWNSTREAM_*`` only, loads only functions that ``callables``
+    lists, and connects to another database only with what it names itself.
+    """
+    given = {name: filled(value, shared_variable) for name, value in options.items()}
+    if kind == "callable":
+        for name in ("target", "older_than"):
+            _check_callable(given.get(name), callables)
+    if kind in _IN_POSTGRES:
+        if "author" in given:
+            raise Invalid(f'downstream {kind} has no option "author".')
+        if "dsn" in given:
+            given["dsn"] = trusted_dsn(options["dsn"], given["dsn"])
+        else:
+            given["author"] = author
+    return _made(kind, given, dsn)
+
+
+def _check_callable(target: Any, allowed: str) -> None:
+    """Refuse a function that the operator of the worker did not list."""
+    if target is None:
+        return
+    patterns = [pattern.strip() for pattern in allowed.split(",") if pattern.strip()]
+    if not any(target == pattern or _in_module(target, pattern) for pattern in patterns):
+        raise Forbidden(
+            f'the worker may not load "{target}".',
+            hint="List it in TRUNKLINE_CALLABLES of the worker, as module:function or module:*.",
+        )
+
+
+def _in_module(target: Any, pattern: str) -> bool:
+    return pattern.endswith(":*") and isinstance(target, str) and target.startswith(pattern[:-1])
+
+
+def _made(kind: str, options: Mapping[str, Any], dsn: str) -> Downstream:
     with needed_for(f"downstream {kind}", kind):
         takes = _maker(kind)
     given = {"dsn": dsn} if kind in _IN_POSTGRES else {}
-    given |= {name: _filled(value) for name, value in options.items()}
+    given |= options
     _check_names(kind, takes, given)
     try:
         return takes(**given)
@@ -81,22 +121,8 @@ def _check_names(kind: str, takes: Callable[..., Downstream], given: Iterable[st
     known = inspect.signature(takes).parameters
     for name in given:
         if name not in known:
-            raise Invalid(
-                f'downstream {kind} has no option "{name}".', hint=f"Known: {', '.join(known)}."
-            )
+            names = ", ".join(option for option in known if option != "author")
+            raise Invalid(f'downstream {kind} has no option "{name}".', hint=f"Known: {names}.")
     for name, parameter in known.items():
         if parameter.default is parameter.empty and name not in given:
             raise Invalid(f'downstream {kind} needs the option "{name}".')
-
-
-def _filled(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-
-    def fill(found: re.Match[str]) -> str:
-        name = found[1]
-        if name not in os.environ:
-            raise Invalid(f"the environment has no {name}, which a downstream's options name.")
-        return os.environ[name]
-
-    return _VARIABLE.sub(fill, value)

@@ -201,6 +201,7 @@ class PostgresDownstream(Downstream):
     async def _prepare(self, connection: psycopg.AsyncConnection[Any]) -> None:
         """Have the table, with all that writing to it needs."""
         name = self._table.as_string(connection)
+        await self._find_role(connection, name)
         if not await _answer(connection, _PRESENT, [name]):
             if not self._create:
                 raise NotFound(
@@ -208,12 +209,11 @@ class PostgresDownstream(Downstream):
                     hint='Make it, or let it be made with the option "create": true.',
                 )
             create = sql.SQL(_CREATE).format(table=self._table, name=name).as_string(connection)
-            await self._find_role(connection, name)
             if self._plain:
                 await connection.execute(create.encode())
             else:
                 await self._run_as(connection, create, _values(), answers=False)
-        await self._find_role(connection, name)
+            await self._find_role(connection, name)
         try:
             if self._plain:
                 await connection.execute(self._statement("explain " + _WRITE), _values())

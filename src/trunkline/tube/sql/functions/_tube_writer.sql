@@ -3,8 +3,10 @@
 create or replace function trunkline._tube_writer(author name, documents text, out writer name, out plain boolean)
 language plpgsql stable as $$
 declare
-  owner name := (select pg_get_userbyid(c.relowner) from pg_class c where c.oid = to_regclass(documents));
+  owner name;
 begin
+  perform trunkline._stored_role(array[author], format('the downstream %s', documents));
+  owner := (select pg_get_userbyid(c.relowner) from pg_class c where c.oid = to_regclass(documents));
   writer := trunkline._stored_role(array[author], format('the downstream %s', documents), owner);
   plain := trunkline._stored_plain(writer, array_remove(array[author, owner], null));
 end $$;

@@ -11,6 +11,7 @@ begin
   elsif kind not in ('postgres', 'redis', 'opensearch', 'topic', 'callable') or jsonb_typeof(options) is distinct from 'object' then
     perform trunkline._raise('TL422', format('a downstream is postgres, redis, opensearch, topic or callable with options as an object, got "%s".', kind));
   else
+    perform trunkline._tube_options_check(kind, options);
     insert into trunkline.tube_downstream as d (tube_id, kind, options, role)
     values (present.tube_id, tube_downstream.kind, tube_downstream.options, trunkline._caller())
     on conflict on constraint tube_downstream_pkey do update set kind = excluded.kind, options = excluded.options, role = excluded.role, changed_at = clock_timestamp()
