@@ -31,7 +31,7 @@ def make(kind: str, options: Mapping[str, Any], *, dsn: str) -> Downstream:
 def stored(
     kind: str, options: Mapping[str, Any], *, dsn: str, author: str | None, callables: str
 ) -> Downstream:
-    """A downstream that ``author`` has stored, who may be anybody with the right to set one.
+    """A downstream that the role ``author`` stored.
 
     It gets the variables ``TRUNKLINE_DOWNSTREAM_*`` only, loads only functions that ``callables``
     lists, and connects to another database only with what it names itself.

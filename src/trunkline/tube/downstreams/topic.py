@@ -73,7 +73,7 @@ class TopicDownstream(Downstream):
         compact: bool | None = None,
         author: str | None = None,
     ):
-        """A topic that is missing is made, compacted unless told otherwise, with one partition.
+        """Make a missing topic with one partition, compacted by default.
 
         ``author`` is the role that configured it, as which the topic is written; None: as we are.
         """

@@ -1,4 +1,4 @@
-"""``${NAME}`` in options of downstreams, and connection strings that somebody stored."""
+"""``${NAME}`` in options of downstreams, and connection strings that are stored."""
 
 from __future__ import annotations
 

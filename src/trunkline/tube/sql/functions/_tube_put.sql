@@ -1,5 +1,5 @@
-/* Make or change the row of a tube.  NULL keeps what is there; a condition of '' means none.  Whoever names a condition answers for it: it
-   runs as that role.  Writes and locks nothing when nothing changes. */
+/* Make or change the row of a tube.  NULL keeps what is there; a condition of '' means none.  The role that names a condition
+   answers for it: the condition runs as that role.  Writes and locks nothing when nothing changes. */
 create or replace function trunkline._tube_put(tube text, lanes int, condition text)
 returns trunkline.tube language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

@@ -1,5 +1,5 @@
 /* The role that writes documents into a table: its owner if author and caller may act as it, else the caller if the author may act as it, else the
-   author; and whether the session may write them as it is, because whoever has code at the table may act as it.  Errors: TL403. */
+   author; and whether the session may write them as it is, because the roles with code at the table may act as it.  Errors: TL403. */
 create or replace function trunkline._tube_writer(author name, documents text, out writer name, out plain boolean)
 language plpgsql stable as $$
 declare
