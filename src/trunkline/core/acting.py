@@ -90,7 +90,7 @@ async def become(connection: psycopg.AsyncConnection[Any], role: str) -> None:
     except psycopg.Error as error:
         if error.sqlstate not in _NOT_ALLOWED:
             raise
-        raise _not_allowed(connection, role) from error
+        raise may_not_act(connection, role) from error
 
 
 class RoleDb(AsyncDb):

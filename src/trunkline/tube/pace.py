@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 
 from trunkline.core.errors import Invalid
 
-
 _MOST = 2**31 - 1
 _KINDS = {bool: "true or false", int: "a whole number from 1", float: "a number from 0"}
 

@@ -132,7 +132,7 @@ class PostgresDownstream(Downstream):
         prepare: bool = True,
         author: str | None = None,
     ):
-        """``author`` is the role that configured it, as which the table is written; None: as we are."""
+        """``author`` is the role that configured it: it writes the table. None: the session does."""
         if not _NAME.fullmatch(table):
             raise Invalid(
                 f"a table is named as name or schema.name, got '{table}'.",
