@@ -236,13 +236,14 @@ async def test_nothing_is_put_off_until_the_commit_of_the_worker(
         None,
         "select k, (select min(secret) from app.account) from unnest(%(keys)s) k",
         "select k, pg_read_file('/etc/passwd') from unnest(%(keys)s) k",
-        "select k, trunkline.log_trim('any', 0, 1)::text from unnest(%(keys)s) k",
+        "select k, trunkline.log_trim('payroll', 0, 1)::text from unnest(%(keys)s) k",
     ],
 )
 async def test_a_tube_of_others_gives_nothing_away(
     boss: Session, mallory: Session, dsn: str, query: str | None
 ) -> None:
     boss.execute("create schema app; create table app.account (id int primary key, secret text)")
+    boss.execute("select trunkline.log_create('payroll')")
     ensure(boss, "theirs")
     attach(boss, "app.account", "theirs")
     boss.execute("insert into app.account values (50, 'VERYSECRET')")

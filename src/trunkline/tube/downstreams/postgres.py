@@ -132,7 +132,7 @@ class PostgresDownstream(Downstream):
         prepare: bool = True,
         author: str | None = None,
     ):
-        """``author`` is the role that configured it: it writes the table. None: the session does."""
+        """``author`` is the role that configured it and writes; None: that of the session."""
         if not _NAME.fullmatch(table):
             raise Invalid(
                 f"a table is named as name or schema.name, got '{table}'.",
