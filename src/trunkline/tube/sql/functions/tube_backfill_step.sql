@@ -1,7 +1,7 @@
 /* Do the next chunk of a backfill.  The table is read as its owner or as you, with no right that the roles lack that attached it and set
    conditions.  Returns whether there is more to do now; when
    all rows are emitted it waits, step by step, for transactions that were open at the start, then writes backfill_end.
-   A row whose condition or shard cannot be told is emitted, as when it is written.  Two callers at once: one works.
+   A row whose condition or shard fails is emitted, as when it is written.  Two callers at once: one works.
    Errors: TL403, TL404, TL422 a key column is not what it was. */
 create or replace function trunkline.tube_backfill_step(backfill bigint)
 returns boolean language plpgsql
