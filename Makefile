@@ -14,7 +14,7 @@ DSN :=
 QUICK := not soak
 CALM := not soak and not crash
 OLD := $(CALM) and server and not spark
-ON_SERVERS := $(addprefix tests/,core log broker live tube kv upgrade plans)
+ON_SERVERS := $(addprefix tests/,core log broker live tube kv compat upgrade plans)
 # What these try happens in Python; the SQL that it calls has tests of its own, and clients try the types.
 ANYWHERE := $(addprefix --ignore=tests/,$(addsuffix .py,core/test_embedded log/test_producer log/test_consumer_assigned \
   log/test_consumer_shared log/test_archived log/test_settling log/test_storing log/test_sync broker/test_app \

@@ -45,6 +45,23 @@ def test_install_verify_and_uninstall(bare: Cli) -> None:
     assert bare("db", "verify").code == 1
 
 
+def test_compatibility_schemas_are_installed_kept_and_removed(
+    cli: Cli, sql: psycopg.Connection[Any]
+) -> None:
+    there = "select to_regnamespace('kv') is not null and to_regnamespace('tube') is not null"
+    unknown = cli("db", "install", "--compat", "kv,kafka")
+    assert unknown.code == 2
+    assert "There are: " in unknown.err
+    assert cli("db", "install", "--compat", "kv,tube").code == 0
+    assert sql.execute(there).fetchone() == (True,)
+    assert cli("db", "verify").code == 0
+    assert cli("db", "upgrade").code == 0
+    assert "create or replace function kv.put" in cli("db", "sql", "--compat", "kv").out
+    assert "create or replace function kv.put" not in cli("db", "sql").out
+    assert cli("db", "uninstall", "--yes").code == 0
+    assert sql.execute(there).fetchone() == (False,)
+
+
 def test_verify_notices_what_changed(cli: Cli, sql: psycopg.Connection[Any]) -> None:
     assert cli("db", "verify").rows == []
     sql.execute("drop function trunkline.log_flush()")

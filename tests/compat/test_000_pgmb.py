@@ -189,6 +189,19 @@ def test_ids_tell_their_time_and_sort_in_the_order_of_events(session: Session) -
     assert [payload["n"] for _, payload in found] == list(range(20))
 
 
+def test_an_insert_returns_the_ids_by_which_events_are_found(session: Session) -> None:
+    subscribed(session)
+    made = column(
+        session,
+        "INSERT INTO pgmb.events (topic, payload) SELECT 'user.created', jsonb_build_object('n', n)"
+        " FROM generate_series(1, 20) n RETURNING id",
+    )
+    poll(session)
+    assert made == sorted(made)
+    assert [item.id for item in read_next(session)] == made
+    assert column(session, "SELECT payload FROM pgmb.events WHERE id = %s", made[3:4]) == [{"n": 4}]
+
+
 def test_an_event_for_one_subscription_reaches_only_that(session: Session) -> None:
     subscription = subscribed(session)
     session.execute("INSERT INTO pgmb.subscriptions (group_id) VALUES ('others')")

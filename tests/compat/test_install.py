@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from tests.fixtures.asking import ask, column, connections, refused
-from tests.fixtures.roles import login_roles, name_of
+from tests.fixtures.roles import login_roles, name_of, unprivileged
 
 import trunkline
 from trunkline.core import compat, migrate
@@ -142,6 +143,24 @@ def test_the_printed_script_installs_them(bare_dsn: str, programs: Programs) -> 
         assert there(session) == sorted(compat.SCHEMAS)
 
 
+def test_create_on_the_database_is_all_that_they_need(bare_dsn: str) -> None:
+    with unprivileged(bare_dsn) as plain:
+        as_installer = make_conninfo(bare_dsn, options=f"-c role={plain.installer}")
+        migrate.install(as_installer, compat=compat.SCHEMAS)
+        migrate.install(bare_dsn)  # by a superuser, later
+        assert migrate.plan(bare_dsn).current
+        owners = (
+            "select distinct nspowner::regrole::text from pg_namespace where nspname = any (%s)"
+        )
+        assert column(plain.session, owners, [list(compat.SCHEMAS)]) == [plain.installer]
+        plain.session.execute(f"set role {plain.owner}")
+        put = "SELECT kv.put('DEFAULT', 'key', '1', 'EXPIRY_1')"
+        assert ask(plain.session, put) == "INSERT"
+        plain.session.execute("SELECT tube.tube_ensure_exists('es')")
+        plain.session.execute("INSERT INTO pgmb.events (topic, payload) VALUES ('a', '{}')")
+        plain.session.execute("reset role")
+
+
 def test_a_client_installs_them(bare_dsn: str) -> None:
     with trunkline.connect_sync(bare_dsn, compat=["kv"]) as tl:
         assert tl.kv.put("session:1", {"n": 1}, namespace="DEFAULT") == "INSERT"
@@ -174,6 +193,20 @@ def test_they_give_no_right(session: Session) -> None:
         " not coalesce('security_invoker=true' = any (reloptions), false)"
         f" and relnamespace in ({NAMESPACES})",
         names,
+    )
+    assert loose == []
+
+
+def test_a_function_of_another_role_is_not_called_in_place_of_one_of_postgres(
+    session: Session,
+) -> None:
+    """Those of tube run predicates and queries of the caller, with the caller's search path."""
+    loose = column(
+        session,
+        "select oid::regprocedure::text from pg_proc where pronamespace in"
+        f" ({NAMESPACES} and nspname <> 'tube')"
+        " and not coalesce('search_path=pg_catalog, pg_temp' = any (proconfig), false)",
+        [list(compat.SCHEMAS)],
     )
     assert loose == []
 
