@@ -201,3 +201,27 @@ def test_the_default_metrics_are_there_without_set_up() -> None:
     telemetry.counter("tests_of_telemetry", name="default").inc()
 
     assert b'trunkline_tests_of_telemetry_total{name="default"}' in telemetry.default.render()
+
+
+def test_a_program_with_logging_of_its_own_gets_text() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        logger = telemetry.get_logger("trunkline.of_a_test")
+        logger.warning("dead letter", topic="orders", offset=3, dsn="postgresql://me:secret@host")
+        try:
+            _ = 1 / 0
+        except ZeroDivisionError:
+            logger.exception("failed")
+    finally:
+        root.removeHandler(handler)
+    first, second, *_, last = stream.getvalue().splitlines()
+    assert first == (
+        "WARNING trunkline.of_a_test: dead letter topic=orders offset=3"
+        " dsn=postgresql://me:***@host"
+    )
+    assert second == "ERROR trunkline.of_a_test: failed"
+    assert last == "ZeroDivisionError: division by zero"

@@ -55,6 +55,7 @@ def get_logger(name: str) -> BoundLogger:
         processors=[
             structlog.stdlib.filter_by_level,
             *_event_chain(),
+            _readable,
             ProcessorFormatter.wrap_for_formatter,
         ],
         wrapper_class=BoundLogger,
@@ -108,6 +109,21 @@ def _event_chain() -> list[Processor]:
         structlog.processors.format_exc_info,
         _redacted,
     ]
+
+
+class _Event(dict[str, Any]):
+    """An event that a formatter without structlog prints as text."""
+
+    _ELSEWHERE = frozenset({"event", "exception", "level", "logger", "timestamp"})
+
+    def __str__(self) -> str:
+        pairs = (f"{name}={value}" for name, value in self.items() if name not in self._ELSEWHERE)
+        text = " ".join([str(self.get("event", "")), *pairs])
+        return f"{text}\n{self['exception']}" if "exception" in self else text
+
+
+def _readable(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    return _Event(event)
 
 
 def _redacted(_logger: Any, _method: str, event: EventDict) -> EventDict:
