@@ -1,6 +1,6 @@
-"""Everything event-driven on one Postgres, and Spark when it has to go further.
+"""Transactional events, topics, change data capture and live queries on Postgres and Spark.
 
-The names are imported when they are first used: the command line answers at once that way.
+Names are imported on first use, so that the command line starts quickly.
 """
 
 from importlib import import_module

@@ -287,7 +287,10 @@ def load(path: str) -> App:
     except Exception as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{module_name}.".startswith(f"{missing}."):
-            raise NotFound(f"there is no module {missing}.", hint="Run it where it is.") from error
+            raise NotFound(
+                f"there is no module {missing}.",
+                hint="Run the command from the directory that contains it, or set PYTHONPATH.",
+            ) from error
         raise Invalid(
             f"module {module_name} cannot be imported: {type(error).__name__}: {error}.",
             hint="Run it again with --debug to see where.",

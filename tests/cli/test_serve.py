@@ -135,7 +135,7 @@ def test_the_subscriptions_of_one_that_is_killed_end_with_its_lease(
 @pytest.mark.parametrize(
     ("words", "environment", "said"),
     [
-        ([], {}, "nobody could ask"),
+        ([], {}, "no authentication is configured"),
         ([], {"TRUNKLINE_JWT_SECRET": "short"}, "TRUNKLINE_JWT_SECRET: a secret"),
         ([], {"TRUNKLINE_JWT_PUBLIC_KEY": "/nowhere"}, "cannot be read"),
         (["--insecure", "--cors", "shop"], {}, "no origin"),

@@ -212,7 +212,7 @@ def test_a_public_key_that_cannot_be_read_is_refused_at_the_start(key: str) -> N
 
 
 def test_a_gateway_that_nobody_could_ask_is_refused() -> None:
-    with pytest.raises(BadRequest, match="nobody could ask"):
+    with pytest.raises(BadRequest, match="no authentication is configured"):
         authenticator(jwt_secret=None)
 
 

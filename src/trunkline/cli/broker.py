@@ -86,7 +86,7 @@ def enqueue(
 
 @command(app, example="trunkline broker tick", panel="Events")
 def tick(invocation: Invocation) -> None:
-    """Publish what is due and number what was committed, as the services do all the time."""
+    """Publish due events and number committed ones once, as the services do."""
     from trunkline.broker import calls
 
     with invocation.session() as session:

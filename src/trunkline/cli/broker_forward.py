@@ -31,7 +31,7 @@ def unforwarded(
         str | None, typer.Argument(metavar="TOPIC", help="Only this topic of the log.")
     ] = None,
 ) -> None:
-    """Events that were set aside because they are too large for the log, the oldest first."""
+    """List events that are too large to forward into the log, oldest first."""
     from trunkline.broker import calls
 
     with invocation.session() as session:
@@ -44,7 +44,7 @@ def unforwarded_discard(
     ids: Annotated[list[int], typer.Argument(metavar="EVENT_ID", help="Events by their ids.")],
     yes: Yes = False,
 ) -> None:
-    """Forget events that are too large for the log: all that are named, or none."""
+    """Discard events that are too large to forward: all that are named, or none."""
     from trunkline.broker import calls
 
     ask(f"Forget {counted(len(ids), 'event')}?", yes=yes)

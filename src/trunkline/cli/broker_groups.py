@@ -64,7 +64,7 @@ def read(
         bool, flag("--register", help="Make a handler that is new: what it has not read stays.")
     ] = False,
 ) -> None:
-    """Show events that wait for a handler, or would for a new one; nothing is taken."""
+    """Show events that wait for a handler without consuming them."""
     from trunkline.broker import calls
 
     call = calls.read(
@@ -82,7 +82,7 @@ def commit(
     lane: Annotated[int, typer.Option(metavar="N", help="The lane that it was read from.")],
     handler: Handler = "",
 ) -> None:
-    """Say that everything of a lane up to a delivery is done; refused while a worker has it."""
+    """Commit a lane up to a delivery; refused while a worker owns the lane."""
     from trunkline.broker import handler_calls as calls
     from trunkline.core import lease
     from trunkline.core.errors import Conflict
@@ -118,7 +118,7 @@ def seek(
     handler: Handler = "",
     lane: Lane = None,
 ) -> None:
-    """Move a handler; workers that run continue from there."""
+    """Move a handler to an event or time; running workers continue from there."""
     from datetime import UTC, datetime
 
     from trunkline.broker import calls
@@ -142,7 +142,7 @@ def seek(
 
 
 def groups(invocation: Invocation, group: SomeGroup = None) -> None:
-    """Show groups: lanes, subscriptions, handlers, and what waits in them."""
+    """List groups: lanes, subscriptions, handlers and waiting events."""
     from trunkline.broker import calls
 
     with invocation.session() as session:
@@ -154,7 +154,7 @@ def groups(invocation: Invocation, group: SomeGroup = None) -> None:
 
 
 def lag(invocation: Invocation, group: SomeGroup = None) -> None:
-    """Show handlers lane by lane: what waits, since when, what failed, who works on it."""
+    """Show the lag of handlers by lane: waiting events, since when, failures, owner."""
     from trunkline.broker import calls
 
     with invocation.session() as session:

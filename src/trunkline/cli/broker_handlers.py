@@ -44,7 +44,7 @@ def worker(
         bool, flag("--no-services", help="Leave numbering and matching to trunkline up.")
     ] = False,
 ) -> None:
-    """Run the handlers of an app until told to stop."""
+    """Run the handlers of an app until interrupted."""
     run_async(_worker(invocation, app, services=not no_services))
 
 
@@ -54,7 +54,7 @@ def handler_delete(
     handler: Annotated[str, typer.Argument(metavar="HANDLER", help="The handler.")],
     yes: Yes = False,
 ) -> None:
-    """Delete a handler that nobody will run again, with its positions and dead letters."""
+    """Delete a handler with its positions and dead letters."""
     from trunkline.broker import handler_calls
 
     with invocation.session() as session:
@@ -65,7 +65,7 @@ def handler_delete(
 
 @command(dead, "list", example="trunkline broker dead list --group billing", reads=True)
 def list_dead(invocation: Invocation, group: Group = None, handler: Handler = None) -> None:
-    """Dead letters, the newest first."""
+    """List dead letters, newest first."""
     from trunkline.broker import handler_calls
 
     with invocation.session() as session:
@@ -78,7 +78,7 @@ def show_dead(
     invocation: Invocation,
     number: Annotated[int, typer.Argument(metavar="NUMBER", help="The dead letter.")],
 ) -> None:
-    """One dead letter: the event, and the error of every attempt."""
+    """Show one dead letter: the event and the error of every attempt."""
     from trunkline.broker import handler_calls
 
     with invocation.session() as session:
@@ -93,7 +93,7 @@ def retry_dead(
     group: Group = None,
     handler: Handler = None,
 ) -> None:
-    """Try dead letters once more: some, or all of a handler."""
+    """Retry dead letters: some, or all of a handler."""
     from trunkline.broker import handler_calls
 
     total = _each(invocation, handler_calls.dead_retry, numbers, group, handler)
@@ -108,7 +108,7 @@ def discard_dead(
     handler: Handler = None,
     yes: Yes = False,
 ) -> None:
-    """Give dead letters up: some, or all of a handler; what waited behind them goes on."""
+    """Discard dead letters: some, or all of a handler; events behind them continue."""
     from trunkline.broker import handler_calls
 
     which = f"all dead letters of {handler or group}"

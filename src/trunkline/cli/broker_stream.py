@@ -45,7 +45,7 @@ def stream(
         int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Stop after N events.")
     ] = None,
 ) -> None:
-    """Follow events as they come, until control-C; nothing is kept for you."""
+    """Print events as they come, until interrupted; no position is stored."""
     from trunkline.cli import inputs
     from trunkline.core.errors import Invalid
 

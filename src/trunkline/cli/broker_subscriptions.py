@@ -41,7 +41,7 @@ def subscribe(
     params: Params = "{}",
     expiry: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Goes when nobody held it for that long."),
+        typer.Option(metavar="DURATION", help="Ends when no process has held it for that long."),
     ] = None,
     start: Annotated[
         str | None,
@@ -81,7 +81,7 @@ def subscribe(
 
 
 def unsubscribe(invocation: Invocation, subscription: Number) -> None:
-    """End a subscription; what was already found for it is still delivered."""
+    """End a subscription; events already matched are still delivered."""
     from trunkline.broker import subscription_calls
     from trunkline.core.errors import NotFound
 
@@ -101,7 +101,7 @@ def subscriptions(
         str | None, typer.Option("--group", "-g", metavar="NAME", help="Only this group.")
     ] = None,
 ) -> None:
-    """Subscriptions with their conditions, and the error of those in quarantine."""
+    """List subscriptions with their conditions and quarantine errors."""
     from trunkline.broker import subscription_calls
 
     with invocation.session() as session:
@@ -117,7 +117,7 @@ def explain(
         int, typer.Option("--limit", "-n", metavar="N", help="Try it on so many last events.")
     ] = 1_000,
 ) -> None:
-    """What a condition would do: index or scan, matches among the last events, time, error."""
+    """Explain a condition: index or scan, matches among recent events, time, error."""
     from trunkline.broker import subscription_calls
 
     call = subscription_calls.explain(condition, _params(params), max_events=limit)
@@ -137,7 +137,7 @@ def resume(
         typer.Option("--from", metavar="POSITION", help="Go on from here: events before it left."),
     ] = None,
 ) -> None:
-    """Take a subscription out of quarantine; it is matched from where it stopped."""
+    """Resume a quarantined subscription from where it stopped."""
     from trunkline.broker import subscription_calls
 
     with invocation.session() as session:

@@ -36,7 +36,7 @@ def watch(
         str | None, typer.Option(metavar="EXPRESSION", help="Only rows that meet it.")
     ] = None,
 ) -> None:
-    """Make events of what is written to a table; the same call again takes no lock."""
+    """Publish an event for each change of a table; repeating the call takes no lock."""
     from trunkline.broker import watch_calls
     from trunkline.core.errors import BadRequest
 
@@ -57,7 +57,7 @@ def watch(
 
 
 def unwatch(invocation: Invocation, table: Table) -> None:
-    """Stop making events of what is written to a table."""
+    """Stop publishing changes of a table."""
     from trunkline.broker import watch_calls
     from trunkline.core.errors import NotFound
 
@@ -72,7 +72,7 @@ def watched(
     invocation: Invocation,
     table: Annotated[str | None, typer.Argument(metavar="TABLE", help="Only this one.")] = None,
 ) -> None:
-    """Watched tables, what is watched of them, and what is wrong."""
+    """List watched tables with their columns, conditions and faults."""
     from trunkline.broker import watch_calls
 
     with invocation.session() as session:

@@ -91,7 +91,7 @@ def add(
         typer.Option(metavar="NAME", help="strict, or skip: later events of a key do not wait."),
     ] = None,
 ) -> None:
-    """Post the events of a group to a URL, from now on; prints the number of the webhook."""
+    """Post the events of a group to a URL from now on; print the webhook's number."""
     from trunkline.broker import webhook_calls
     from trunkline.cli import inputs
 
@@ -122,7 +122,7 @@ def list_webhooks(
         str | None, typer.Option("--group", metavar="GROUP", help="Of this group.")
     ] = None,
 ) -> None:
-    """Webhooks and their state; secrets are not shown."""
+    """List webhooks and their state, without secrets."""
     from trunkline.broker import webhook_calls
 
     with invocation.session() as session:
@@ -140,7 +140,7 @@ def rotate(
         str, typer.Option(metavar="DURATION", help="How long the one before signs along.")
     ] = "1d",
 ) -> None:
-    """Sign with another secret; the one before signs along for a while."""
+    """Sign with a new secret; the old one also signs for a while."""
     from trunkline.broker import webhook_calls
     from trunkline.cli import inputs
     from trunkline.core.errors import BadRequest
@@ -162,7 +162,7 @@ def pause(
     number: Number,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Shown in lists.")] = None,
 ) -> None:
-    """Send nothing until it is resumed; what comes meanwhile waits."""
+    """Stop sending until resumed; new events wait."""
     from trunkline.broker import webhook_calls
 
     with invocation.session() as session:
@@ -172,7 +172,7 @@ def pause(
 
 @command(webhook, example="trunkline broker webhook resume 3")
 def resume(invocation: Invocation, number: Number) -> None:
-    """Send again, from where it was paused."""
+    """Send again from where it was paused."""
     from trunkline.broker import webhook_calls
 
     with invocation.session() as session:
@@ -203,7 +203,7 @@ def log(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="Entries.")] = 100,
 ) -> None:
-    """What was sent and what was answered, the newest first."""
+    """List deliveries and their answers, newest first."""
     from trunkline.broker import webhook_calls
 
     with invocation.session() as session:

@@ -37,10 +37,7 @@ Setting = Annotated[str, typer.Argument(metavar="NAME", help="A setting, such as
 
 @command(app, example="trunkline db install --dsn postgresql://me@host/app", reads=True)
 def install(invocation: Invocation, compat: Compat = None) -> None:
-    """Install the schema; harmless when it is there.
-
-    A compatibility schema serves the statements of another system; later installs keep it current.
-    """
+    """Install the schema; does nothing if it is up to date."""
     from trunkline.core import migrate
 
     with invocation.target() as target:
@@ -52,7 +49,7 @@ def install(invocation: Invocation, compat: Compat = None) -> None:
 def upgrade(
     invocation: Invocation,
     dry_run: Annotated[
-        bool, flag("--dry-run", help="Change nothing, tell what would be done.")
+        bool, flag("--dry-run", help="Change nothing; list what would be applied.")
     ] = False,
     show_sql: Annotated[
         bool, flag("--show-sql", help="Print the SQL instead of the list of files.")
@@ -94,7 +91,7 @@ def verify(invocation: Invocation) -> None:
     elif planned.newer:
         say(f"The schema is newer ({planned.version}) than this package: upgrade the package.")
     elif planned.edited:
-        say("Released migrations were edited since they were applied: install the package anew.")
+        say("Released migrations were edited since they were applied: install the package again.")
     else:
         say("The schema differs. Run: trunkline db upgrade")
     raise typer.Exit(1)
@@ -177,7 +174,7 @@ def config_set(
         str | None, typer.Argument(metavar="VALUE", help="Left out: back to the default.")
     ] = None,
 ) -> None:
-    """Change a setting; it counts from its next use on."""
+    """Change a setting; it takes effect at its next use."""
     with invocation.session() as session:
         stored = session.run(_setting("config_set", name=name, value=value))
     invocation.print_one({"name": name, "value": stored})

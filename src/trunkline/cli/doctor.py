@@ -40,7 +40,7 @@ def doctor(
         typer.Option(metavar="MESSAGES", min=1, help="Report groups and peers that lag by more."),
     ] = 100_000,
 ) -> None:
-    """Tell what is wrong and what to do; exit code 1 when something fails."""
+    """Check the installation and say what to do; exit code 1 if a check fails."""
     from functools import partial
 
     from trunkline.cli import inputs

@@ -55,7 +55,7 @@ _PAGE = 1_000  # keys that are read, or written in one transaction
 
 @command(app, example="trunkline kv get user:1", reads=True, panel="Keys")
 def get(invocation: Invocation, key: Key, namespace: Namespace = "default") -> None:
-    """The value of a key, its version and when it expires; exit code 3 when it is not there."""
+    """Show a key: value, version, expiry; exit code 3 if it does not exist."""
     from trunkline.core.errors import NotFound
     from trunkline.kv import calls
 
@@ -100,7 +100,7 @@ def delete(
     if_version: IfVersion = None,
     namespace: Namespace = "default",
 ) -> None:
-    """Delete a key, everywhere: UPDATE, INSERT when it was not there, or CONFLICT with code 4."""
+    """Delete a key everywhere: UPDATE, INSERT if there was none, or CONFLICT with exit code 4."""
     from trunkline.kv import calls
 
     with invocation.session() as session:
@@ -121,7 +121,7 @@ def patch(
     policy: Policy = None,
     namespace: Namespace = "default",
 ) -> None:
-    """Add numbers to fields of a key: what zones add at the same time adds up."""
+    """Add numbers to fields of a key; concurrent additions of zones add up."""
     from trunkline.kv import calls
 
     call = calls.patch_numeric(
@@ -141,7 +141,7 @@ def scan(
     ] = None,
     namespace: Namespace = "default",
 ) -> None:
-    """Keys that begin with a prefix, in order."""
+    """List keys with a prefix, in order."""
     seen = 0
 
     def counting(rows: "Iterator[KvEntry]") -> "Iterator[KvEntry]":
@@ -167,7 +167,7 @@ def scan(
 def put_many(
     invocation: Invocation, ttl: Ttl = None, policy: Policy = None, namespace: Namespace = "default"
 ) -> None:
-    """Put what standard input says, a JSON object with key and value on each line."""
+    """Put keys from standard input, one JSON object with key and value per line."""
     from trunkline.kv import calls
 
     lasting, total = _ttl(ttl), 0
@@ -196,7 +196,7 @@ def watch(
     ] = None,
     namespace: Namespace = "default",
 ) -> None:
-    """Follow keys as they change in any zone, until control-C."""
+    """Print keys as they change in any zone, until interrupted."""
     run_async(until_told(partial(_watch, invocation, prefix, namespace, after, limit)))
 
 

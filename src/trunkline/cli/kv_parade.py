@@ -57,7 +57,7 @@ def instance_put(
         typer.Argument(metavar="DSN", help="How all others reach it; better without a password."),
     ],
 ) -> None:
-    """Make a database part of the parade, or say anew how it is reached."""
+    """Add a database to the parade, or change its DSN."""
     from trunkline.core.telemetry import redact
     from trunkline.kv import parade_calls
 
@@ -70,7 +70,7 @@ def instance_put(
 
 @command(instance, "drop", example="trunkline kv instance drop east main")
 def instance_drop(invocation: Invocation, zone: Zone, shard: Shard) -> None:
-    """Take a database out of the parade: nobody pulls from it or waits for it any more."""
+    """Remove a database from the parade; the others stop pulling from it."""
     from trunkline.core.errors import NotFound
     from trunkline.kv import parade_calls
 
@@ -82,7 +82,7 @@ def instance_drop(invocation: Invocation, zone: Zone, shard: Shard) -> None:
 
 @command(instance, "here", example="trunkline kv instance here east main")
 def instance_here(invocation: Invocation, zone: Zone, shard: Shard) -> None:
-    """Say which instance of the parade this database is."""
+    """Set which instance of the parade this database is."""
     from trunkline.kv import parade_calls
 
     with invocation.session() as session:
@@ -95,7 +95,7 @@ def namespace_put(
     invocation: Invocation,
     namespace: Annotated[str, typer.Argument(metavar="NAMESPACE", help="The namespace.")],
 ) -> None:
-    """Make a namespace, everywhere."""
+    """Create a namespace in all zones."""
     from trunkline.kv import parade_calls
 
     with invocation.session() as session:
@@ -105,7 +105,7 @@ def namespace_put(
 
 @command(namespaces, "list", example="trunkline kv namespace list", reads=True)
 def namespace_list(invocation: Invocation) -> None:
-    """Namespaces."""
+    """List namespaces."""
     from trunkline.kv import parade_calls
 
     with invocation.session() as session:
@@ -115,7 +115,7 @@ def namespace_list(invocation: Invocation) -> None:
 
 @command(policy, "list", example="trunkline kv policy list", reads=True)
 def policy_list(invocation: Invocation) -> None:
-    """Policies by which keys expire."""
+    """List expiry policies."""
     from trunkline.kv import parade_calls
 
     with invocation.session() as session:
@@ -131,7 +131,7 @@ def policy_put(
     keep: Annotated[str, typer.Argument(metavar="DURATION", help="How long keys live.")],
     namespace: Namespace = "default",
 ) -> None:
-    """Say how long keys live that are put with a policy; those that are there keep their time."""
+    """Set the lifetime of keys put with a policy; existing keys keep theirs."""
     from trunkline.cli import inputs
     from trunkline.kv import parade_calls
 
@@ -143,7 +143,7 @@ def policy_put(
 
 @command(policy, "drop", example="trunkline kv policy drop short")
 def policy_drop(invocation: Invocation, name: PolicyName, namespace: Namespace = "default") -> None:
-    """Take a policy back; keys that were put with it keep their time."""
+    """Drop a policy; keys put with it keep their lifetime."""
     from trunkline.core.errors import NotFound
     from trunkline.kv import parade_calls
 
@@ -155,7 +155,7 @@ def policy_drop(invocation: Invocation, name: PolicyName, namespace: Namespace =
 
 
 def policies(invocation: Invocation) -> None:
-    """Namespaces, and the policies by which their keys expire."""
+    """List namespaces and their expiry policies."""
     from trunkline.kv import parade_calls
 
     with invocation.session() as session:
@@ -164,7 +164,7 @@ def policies(invocation: Invocation) -> None:
 
 
 def topology(invocation: Invocation) -> None:
-    """All instances of the parade; passwords of DSNs are struck out."""
+    """List all instances of the parade, without passwords."""
     from trunkline.core.telemetry import redact
     from trunkline.kv import parade_calls
 
@@ -175,7 +175,7 @@ def topology(invocation: Invocation) -> None:
 
 
 def status(invocation: Invocation) -> None:
-    """How this instance stands to the others: what is not here yet, what they have not got."""
+    """Show replication to and from the other instances: state, lag, errors."""
     from trunkline.kv import parade_calls
 
     with invocation.session() as session:
@@ -193,7 +193,7 @@ def held(invocation: Invocation) -> None:
 
 
 def tick(invocation: Invocation) -> None:
-    """Number what was committed, as the services do all the time."""
+    """Number committed changes once, as the services do."""
     from trunkline.kv import calls
 
     with invocation.session() as session:
@@ -202,7 +202,7 @@ def tick(invocation: Invocation) -> None:
 
 
 def audit(invocation: Invocation) -> None:
-    """Compare this copy with the others now and take what it lacks, where no service does so."""
+    """Compare this copy with the others now and fetch what it lacks."""
     rows = run_async(_audit(invocation))
     invocation.print(rows, nothing="There is no other copy of this shard.")
     if any(row["error"] for row in rows):

@@ -55,7 +55,7 @@ def watch(
 
 @command(app, example="trunkline live unwatch app.contacts")
 def unwatch(invocation: Invocation, table: Table) -> None:
-    """A table is live no longer: subscriptions to it end."""
+    """Stop publishing changes of a table; its subscriptions end."""
     from trunkline.core.errors import NotFound
     from trunkline.live import calls
 
@@ -68,7 +68,7 @@ def unwatch(invocation: Invocation, table: Table) -> None:
 
 @command(app, example="trunkline live tagged", reads=True)
 def tagged(invocation: Invocation) -> None:
-    """Make tables live whose comment has @behaviour +subscribable in it; those that changed."""
+    """Make tables live whose comment contains @behaviour +subscribable; print what changed."""
     from trunkline.live import calls
 
     with invocation.session() as session:
@@ -81,7 +81,7 @@ def allow(
     invocation: Invocation,
     role: Annotated[str, typer.Argument(metavar="ROLE", help="The role.")],
 ) -> None:
-    """Let a role subscribe to live tables; it is told what it may select."""
+    """Let a role subscribe to live tables; it sees the rows that it may select."""
     from trunkline.live import calls
 
     with invocation.session() as session:
@@ -94,7 +94,7 @@ def forbid(
     invocation: Invocation,
     role: Annotated[str, typer.Argument(metavar="ROLE", help="The role.")],
 ) -> None:
-    """Take back what allow gave: the role may subscribe no longer, and its subscriptions end."""
+    """Revoke what allow granted; subscriptions of the role end."""
     from trunkline.core.errors import NotFound
     from trunkline.live import calls
 
@@ -113,7 +113,7 @@ def tables(
         str | None, typer.Option(metavar="ROLE", help="Only tables that this role may select from.")
     ] = None,
 ) -> None:
-    """Live tables, how many subscribe to them, and what is wrong."""
+    """List live tables with their numbers of subscribers and their faults."""
     from trunkline.live import calls
 
     with invocation.session() as session:
@@ -123,12 +123,12 @@ def tables(
 
 @command(app, example="trunkline live subscriptions", reads=True)
 def subscriptions(invocation: Invocation) -> None:
-    """Who is told of which changes."""
+    """List subscriptions: table, condition, role, state."""
     from trunkline.live import calls
 
     with invocation.session() as session:
         found = session.run(calls.subscriptions())
-    invocation.print(found, columns=_SUBSCRIPTION, nothing="Nobody subscribes.")
+    invocation.print(found, columns=_SUBSCRIPTION, nothing="There are no subscriptions.")
 
 
 @command(app, example="trunkline live unsubscribe 7")
@@ -136,7 +136,7 @@ def unsubscribe(
     invocation: Invocation,
     subscription: Annotated[int, typer.Argument(metavar="NUMBER", help="Its number.")],
 ) -> None:
-    """End a subscription; whoever is told by it is told that, too."""
+    """End a subscription and notify its subscriber."""
     from trunkline.core.errors import NotFound
     from trunkline.live import calls
 
@@ -178,7 +178,7 @@ def follow(
         int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Stop after N changes.")
     ] = None,
 ) -> None:
-    """Follow what becomes of the rows of a live table, until control-C."""
+    """Print changes of rows of a live table as they happen, until interrupted."""
     from trunkline.cli import inputs
     from trunkline.core.errors import Invalid
 

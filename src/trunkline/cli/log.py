@@ -62,7 +62,7 @@ def create(
     ] = False,
     archive: Archive = None,
 ) -> None:
-    """Create a topic; harmless when it is there with the same settings."""
+    """Create a topic; does nothing if it exists with the same settings."""
     from trunkline.cli import inputs
     from trunkline.log import calls
 
@@ -102,7 +102,7 @@ def alter(
     ] = None,
     archive: Archive = None,
 ) -> None:
-    """Change settings of a topic; what is not named stays."""
+    """Change settings of a topic; other settings stay."""
     from trunkline.cli import inputs
     from trunkline.core.errors import BadRequest
     from trunkline.log import calls

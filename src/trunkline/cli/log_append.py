@@ -61,7 +61,7 @@ def append(
         bool, flag("--tombstones", help="An empty value is null: it deletes its key.")
     ] = False,
 ) -> None:
-    """Append messages: those that are named, or the lines of standard input or of a file."""
+    """Append messages: arguments, or the lines of a file or of standard input."""
     from trunkline.cli import inputs
     from trunkline.core.errors import BadRequest
 

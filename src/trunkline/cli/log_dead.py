@@ -32,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
 
 @command(dead, "list", example="trunkline log dead list orders --group billing", reads=True)
 def list_dead(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = None) -> None:
-    """Dead letters, the newest first."""
+    """List dead letters, newest first."""
     from trunkline.log import dead_calls
 
     with invocation.session() as session:
@@ -46,7 +46,7 @@ def show_dead(
     topic: Topic,
     number: Annotated[int, typer.Argument(metavar="NUMBER", help="The dead letter.")],
 ) -> None:
-    """One dead letter: the message, and what is told about it."""
+    """Show one dead letter: the message and why it failed."""
     from trunkline.log import dead_calls
 
     with invocation.session() as session:
@@ -73,7 +73,7 @@ def discard_dead(
     group: SomeGroup = None,
     yes: Yes = False,
 ) -> None:
-    """Give dead letters up: some, or all of a group."""
+    """Discard dead letters: some, or all of a group."""
     from trunkline.log import dead_calls
 
     which = counted(len(numbers), "dead letter") if numbers else f"all dead letters of {group}"

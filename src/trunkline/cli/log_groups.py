@@ -39,7 +39,7 @@ def seek(
     ],
     partition: Partition = None,
 ) -> None:
-    """Move a group; members that run continue from there."""
+    """Move a group to an offset or time; running members continue from there."""
     from trunkline.cli import inputs
     from trunkline.log import group_calls
 
@@ -52,7 +52,7 @@ def seek(
 
 
 def groups(invocation: Invocation, topic: SomeTopic = None, group: SomeGroup = None) -> None:
-    """Show groups by partition: done, there, behind, owned by."""
+    """Show groups by partition: committed offset, last offset, lag, owner."""
     from trunkline.log import group_calls
 
     with invocation.session() as session:

@@ -65,7 +65,7 @@ def read(
     columns: Print = None,
     raw: Raw = False,
 ) -> None:
-    """Read messages up to what is there now, without a group."""
+    """Read messages up to the current end, without a group."""
     from trunkline.cli import inputs
     from trunkline.core.errors import BadRequest
 
@@ -141,7 +141,7 @@ def consume(
     columns: Print = None,
     raw: Raw = False,
 ) -> None:
-    """Consume messages for a group, committing what was printed."""
+    """Consume messages for a group; commit what was printed."""
     from trunkline.cli import inputs
     from trunkline.core.errors import BadRequest
 

@@ -33,7 +33,7 @@ def trim(
     partition: Partition = None,
     yes: Yes = False,
 ) -> None:
-    """Forget everything before an offset or a time."""
+    """Delete messages before an offset or a time."""
     from trunkline.cli import inputs
     from trunkline.core.errors import BadRequest
     from trunkline.log import calls
@@ -61,7 +61,7 @@ def trim(
 
 
 def compact(invocation: Invocation, topic: Topic, partition: Partition = None) -> None:
-    """Compact a topic now: of each key only the last value stays."""
+    """Compact a topic now: keep only the last value of each key."""
     from trunkline.log import calls
 
     with invocation.session() as session:

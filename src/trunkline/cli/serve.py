@@ -50,7 +50,7 @@ def serve(
         flag("--with-services/--no-services", help="Run the background services too, as up does."),
     ] = True,
 ) -> None:
-    """Serve everything over HTTP, live tables over GraphQL too, until told to stop."""
+    """Serve HTTP, SSE, WebSocket and GraphQL until interrupted."""
     from trunkline.core.extras import needed_for
 
     with needed_for("the gateway", "gateway"):

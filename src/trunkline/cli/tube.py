@@ -36,7 +36,7 @@ def ensure(
     ] = None,
     condition: Condition = None,
 ) -> None:
-    """Make a tube, or change its lanes and condition; what is not named stays."""
+    """Create a tube, or change its lanes and condition; other settings stay."""
     from trunkline.tube import calls
 
     with invocation.session() as session:
@@ -114,7 +114,7 @@ def list_tubes(
         str | None, typer.Option(metavar="TABLE", help="Only tubes that this table feeds.")
     ] = None,
 ) -> None:
-    """Tubes and their tables."""
+    """List tubes and their tables."""
     from trunkline.tube import calls
 
     with invocation.session() as session:
@@ -138,7 +138,7 @@ def touch(
         str | None, typer.Option(metavar="JSON", help="Goes along with the keys.")
     ] = None,
 ) -> None:
-    """Touch keys by hand: they are delivered as if their rows had changed."""
+    """Deliver keys as if their rows had changed."""
     from trunkline.cli import inputs
     from trunkline.tube import calls
 
@@ -171,7 +171,7 @@ def insert(
     ] = None,
     op: Annotated[str, typer.Option(metavar="I|U|D|T|B", help="The operation.")] = "B",
 ) -> None:
-    """Touch every key that a query returns, in one or several tubes at once."""
+    """Deliver every key that a query returns, in one or several tubes."""
     from trunkline.tube import calls
 
     with invocation.session() as session:
@@ -187,7 +187,7 @@ def parked(
     tube: SomeTube = None,
     retry: Annotated[bool, flag("--retry", help="Try them all again.")] = False,
 ) -> None:
-    """Keys that kept failing and were set aside."""
+    """List parked keys: those that kept failing."""
     from trunkline.core.errors import BadRequest
     from trunkline.tube import calls
 

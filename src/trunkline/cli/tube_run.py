@@ -48,7 +48,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def stats(invocation: Invocation, tube: SomeTube = None, watch: Watch = False) -> None:
-    """Lanes of tubes: what waits, since when, who works on it."""
+    """Show lanes of tubes: waiting keys, since when, owner."""
     from trunkline.tube import calls
 
     with invocation.session() as session:
@@ -87,7 +87,7 @@ def backfill(
         bool, flag("--watch", help="Do it here and now, with a progress bar.")
     ] = False,
 ) -> None:
-    """Emit every row anew, in chunks, behind live changes; services or --watch do the work."""
+    """Deliver every row again, in chunks, behind live changes; services or --watch run it."""
     from trunkline.cli import inputs
     from trunkline.core.errors import BadRequest
     from trunkline.tube import backfill_calls
@@ -132,7 +132,7 @@ def downstream(
         ),
     ] = None,
 ) -> None:
-    """Say where a tube goes, so that trunkline up runs it; without a kind, show where."""
+    """Set the downstream of a tube, for trunkline up; without a kind, show it."""
     from trunkline.core.errors import Invalid
     from trunkline.tube import calls
     from trunkline.tube.services import check_options
@@ -159,7 +159,7 @@ def worker(
     tube: Tube,
     once: Annotated[bool, flag("--once", help="Deliver what is there, then end.")] = False,
 ) -> None:
-    """Work one tube into the downstream that is set for it, until interrupted."""
+    """Deliver one tube to its downstream until interrupted."""
     run_async(_worker(invocation, tube, once=once))
 
 

@@ -18,7 +18,7 @@ def why(
         str, typer.Argument(metavar="EVENT", help="The id of the event, a number or its text.")
     ],
 ) -> None:
-    """Tell what became of an event, hop by hop; exit code 3 when nothing is known of it."""
+    """Trace an event through every hop; exit code 3 if it is unknown."""
     from trunkline.broker import calls
 
     asked = calls.why(event)

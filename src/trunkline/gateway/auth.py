@@ -60,8 +60,8 @@ class Authenticator:
         self.key_set = None if settings.jwt_jwks_url is None else KeySet(settings.jwt_jwks_url)
         if not (insecure or settings.open_to_somebody):
             raise BadRequest(
-                "nobody could ask anything: there is neither a key for tokens nor a role for "
-                "those without.",
+                "no authentication is configured: there is neither a key for tokens nor a role for "
+                "requests without one.",
                 hint="Set TRUNKLINE_JWT_SECRET, TRUNKLINE_JWT_PUBLIC_KEY, TRUNKLINE_JWT_JWKS_URL "
                 "or TRUNKLINE_ANONYMOUS_ROLE; or, to try it, give --insecure.",
             )
