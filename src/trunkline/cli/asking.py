@@ -11,7 +11,7 @@ import typer
 
 from trunkline.cli.invocation import flag
 
-Yes = Annotated[bool, flag("--yes", help="Do not ask; scripts have to say it.")]
+Yes = Annotated[bool, flag("--yes", help="Do not ask; required in scripts.")]
 
 
 def ask(question: str, *, yes: bool) -> None:

@@ -19,17 +19,19 @@ _PLEASE = "Type payloads, one JSON value per line; ctrl-D ends."
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 Key = Annotated[
     str | None,
-    typer.Option("--key", "-k", metavar="KEY", help="Events of one key are handled in order."),
+    typer.Option(
+        "--key", "-k", metavar="KEY", help="Events with the same key are handled in order."
+    ),
 ]
 Metadata = Annotated[
     str | None, typer.Option(metavar="JSON", help="An object that goes along with the payload.")
 ]
 DeliverAt = Annotated[
     str | None,
-    typer.Option("--deliver-at", metavar="TIME", help='Not before: a time, or "in 10m".'),
+    typer.Option("--deliver-at", metavar="TIME", help='Deliver at this time, or "in 10m".'),
 ]
 Subscription = Annotated[
-    int | None, typer.Option(metavar="NUMBER", help="For this subscription alone.")
+    int | None, typer.Option(metavar="NUMBER", help="Deliver to this subscription only.")
 ]
 
 

@@ -21,7 +21,7 @@ def bench(
         str | None, typer.Option(metavar="CELLS", help="Only these, with commas: deliver,latency.")
     ] = None,
     runs: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Turns per side; 7 unless told.")
+        int | None, typer.Option(metavar="N", min=1, help="Turns per side; default: 7.")
     ] = None,
 ) -> None:
     """Measure, against a queue of unread events with a deleting poller in the same run."""

@@ -58,10 +58,11 @@ def read(
         int | None, typer.Option("--from", metavar="N", help="Begin at this delivery.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many events.")
+        int, typer.Option("--limit", "-n", metavar="N", min=1, help="Maximum number of events.")
     ] = 100,
     register: Annotated[
-        bool, flag("--register", help="Make a handler that is new: what it has not read stays.")
+        bool,
+        flag("--register", help="Create the handler if it is new; its unread events are kept."),
     ] = False,
 ) -> None:
     """Show events that wait for a handler without consuming them."""

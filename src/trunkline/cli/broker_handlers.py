@@ -38,10 +38,13 @@ def add_to(app: typer.Typer) -> None:
 def worker(
     invocation: Invocation,
     app: Annotated[
-        str, typer.Argument(metavar="MODULE:APP", help="Where the App is; the directory counts.")
+        str,
+        typer.Argument(
+            metavar="MODULE:APP", help="The App as module:name, importable from this directory."
+        ),
     ],
     no_services: Annotated[
-        bool, flag("--no-services", help="Leave numbering and matching to trunkline up.")
+        bool, flag("--no-services", help="Run no background services; trunkline up must run.")
     ] = False,
 ) -> None:
     """Run the handlers of an app until interrupted."""

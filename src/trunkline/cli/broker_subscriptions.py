@@ -12,7 +12,7 @@ Condition = Annotated[
     str | None,
     typer.Argument(
         metavar="CONDITION",
-        help="SQL over e and s, or the JSON form; nothing: every event.",
+        help="SQL over e and s, or JSON; without it, every event.",
     ),
 ]
 Params = Annotated[
@@ -48,11 +48,11 @@ def subscribe(
         typer.Option(
             "--from",
             metavar="PLACE",
-            help='Begin with the history: a position, a time, or "2h ago".',
+            help='Begin in the past: a position, a time, or "2h ago".',
         ),
     ] = None,
     handler: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Make a reader of the group for it.")
+        str | None, typer.Option(metavar="NAME", help="Create a handler of the group for it.")
     ] = None,
     lanes: Annotated[
         int | None, typer.Option(metavar="N", help="Lanes of the group, if it is new.")
@@ -114,7 +114,7 @@ def explain(
     condition: Condition = None,
     params: Params = "{}",
     limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", help="Try it on so many last events.")
+        int, typer.Option("--limit", "-n", metavar="N", help="Number of recent events to try.")
     ] = 1_000,
 ) -> None:
     """Explain a condition: index or scan, matches among recent events, time, error."""

@@ -24,10 +24,12 @@ def add_to(app: typer.Typer) -> None:
 def watch(
     invocation: Invocation,
     table: Table,
-    no_insert: Annotated[bool, flag("--no-insert", help="Inserts are no events.")] = False,
-    no_update: Annotated[bool, flag("--no-update", help="Updates are no events.")] = False,
-    no_delete: Annotated[bool, flag("--no-delete", help="Deletes are no events.")] = False,
-    no_truncate: Annotated[bool, flag("--no-truncate", help="A TRUNCATE is no event.")] = False,
+    no_insert: Annotated[bool, flag("--no-insert", help="Publish no events for inserts.")] = False,
+    no_update: Annotated[bool, flag("--no-update", help="Publish no events for updates.")] = False,
+    no_delete: Annotated[bool, flag("--no-delete", help="Publish no events for deletes.")] = False,
+    no_truncate: Annotated[
+        bool, flag("--no-truncate", help="Publish no event for a TRUNCATE.")
+    ] = False,
     column: Annotated[
         list[str] | None,
         typer.Option("--column", metavar="NAME", help="Only this column and the key; repeatable."),

@@ -32,7 +32,7 @@ Secret = Annotated[
         help="Base64 of 24 to 64 bytes, with or without whsec_ before it.",
     ),
 ]
-Sign = Annotated[bool, flag("--sign", help="Make a secret, and print it this once.")]
+Sign = Annotated[bool, flag("--sign", help="Create a secret; it is printed only once.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -55,7 +55,7 @@ def add(
     condition: Annotated[
         str | None,
         typer.Argument(
-            metavar="CONDITION", help="SQL over e and s, or the JSON form; nothing: every event."
+            metavar="CONDITION", help="SQL over e and s, or JSON; without it, every event."
         ),
     ] = None,
     params: Annotated[
@@ -137,7 +137,7 @@ def rotate(
     secret: Secret = None,
     sign: Sign = False,
     overlap: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long the one before signs along.")
+        str, typer.Option(metavar="DURATION", help="How long the old secret also signs.")
     ] = "1d",
 ) -> None:
     """Sign with a new secret; the old one also signs for a while."""
@@ -199,7 +199,7 @@ def remove(invocation: Invocation, number: Number, yes: Yes = False) -> None:
 def log(
     invocation: Invocation,
     number: Annotated[
-        int | None, typer.Argument(metavar="NUMBER", help="The webhook; nothing: all.")
+        int | None, typer.Argument(metavar="NUMBER", help="The webhook; without it, all.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="Entries.")] = 100,
 ) -> None:
@@ -216,7 +216,9 @@ def receive(
     port: Annotated[
         int, typer.Option(metavar="PORT", min=0, max=65535, help="0: any that is free.")
     ] = 8801,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on.")
+    ] = "127.0.0.1",
     secret: Secret = None,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Stop after N events.")

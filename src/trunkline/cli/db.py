@@ -111,7 +111,7 @@ def print_sql(_invocation: Invocation, compat: Compat = None) -> None:
 def psql(
     invocation: Invocation,
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="For psql, as they are.")
+        list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="Passed on to psql.")
     ] = None,
 ) -> None:
     """Open psql on the database; the embedded server runs as long as it is open."""
@@ -171,7 +171,7 @@ def config_set(
     invocation: Invocation,
     name: Setting,
     value: Annotated[
-        str | None, typer.Argument(metavar="VALUE", help="Left out: back to the default.")
+        str | None, typer.Argument(metavar="VALUE", help="The new value; without it, the default.")
     ] = None,
 ) -> None:
     """Change a setting; it takes effect at its next use."""

@@ -34,17 +34,19 @@ app = commands("Keys and values that every zone may write, converging everywhere
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The key.")]
 Prefix = Annotated[
-    str, typer.Argument(metavar="PREFIX", help="What the keys begin with; nothing: all.")
+    str, typer.Argument(metavar="PREFIX", help="Prefix of the keys; without it, all.")
 ]
 Namespace = Annotated[str, typer.Option(metavar="NAME", help="The namespace.")]
 Policy = Annotated[
     str | None,
     typer.Option(metavar="POLICY", help="It expires by this policy of its namespace."),
 ]
-Ttl = Annotated[str | None, typer.Option(metavar="DURATION", help="It expires after so long.")]
+Ttl = Annotated[str | None, typer.Option(metavar="DURATION", help="Time until it expires.")]
 IfVersion = Annotated[
     str | None,
-    typer.Option(metavar="VERSION", help="Only if that is its version; '': if it is not there."),
+    typer.Option(
+        metavar="VERSION", help="Only if this is the current version; '': if there is no such key."
+    ),
 ]
 
 _ENTRY = ("key", "value", "version", "expires_at")
@@ -115,7 +117,8 @@ def patch(
     invocation: Invocation,
     key: Key,
     offsets: Annotated[
-        list[str], typer.Argument(metavar="FIELD=NUMBER", help="What is added; null removes.")
+        list[str],
+        typer.Argument(metavar="FIELD=NUMBER", help="Numbers to add; null removes a field."),
     ],
     ttl: Ttl = None,
     policy: Policy = None,

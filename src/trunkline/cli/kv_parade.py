@@ -54,7 +54,7 @@ def instance_put(
     shard: Shard,
     dsn_: Annotated[
         str,
-        typer.Argument(metavar="DSN", help="How all others reach it; better without a password."),
+        typer.Argument(metavar="DSN", help="DSN for the other zones; better without a password."),
     ],
 ) -> None:
     """Add a database to the parade, or change its DSN."""

@@ -20,11 +20,11 @@ Partition = Annotated[
 ]
 Retention = Annotated[
     str | None,
-    typer.Option(metavar="DURATION", help='How long messages stay: 7d, "30 minutes", forever.'),
+    typer.Option(metavar="DURATION", help='How long to keep messages: 7d, "30 minutes", forever.'),
 ]
 RetentionBytes = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="How much of a partition stays: 500MB, 10GiB, forever."),
+    typer.Option(metavar="SIZE", help="How much to keep per partition: 500MB, 10GiB, forever."),
 ]
 Codec = Annotated[
     str | None, typer.Option(metavar="none|zstd", help="How clients pack batches by default.")
@@ -32,7 +32,10 @@ Codec = Annotated[
 
 Archive = Annotated[
     bool | None,
-    flag("--archive/--no-archive", help="Nothing leaves before `trunkline spark archive` has it."),
+    flag(
+        "--archive/--no-archive",
+        help="Keep messages until `trunkline spark archive` has copied them.",
+    ),
 ]
 
 _SETTINGS = ("topic", "partitions", "retention", "retention_bytes", "compact", "codec", "archive")
@@ -48,12 +51,12 @@ def create(
     invocation: Invocation,
     topic: Topic,
     partitions: Annotated[
-        int, typer.Option("--partitions", metavar="N", help="How many partitions.")
+        int, typer.Option("--partitions", metavar="N", help="Number of partitions.")
     ] = 1,
     retention: Retention = None,
     retention_bytes: RetentionBytes = None,
     compact: Annotated[
-        bool, flag("--compact", help="Of each key only the last value need stay.")
+        bool, flag("--compact", help="Keep at least the last value of each key.")
     ] = False,
     codec: Codec = "none",
     early_release: Annotated[
@@ -91,7 +94,9 @@ def alter(
     topic: Topic,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", metavar="N", help="More partitions: keys move from now on."),
+        typer.Option(
+            "--partitions", metavar="N", help="More partitions; keys are mapped again from now on."
+        ),
     ] = None,
     retention: Retention = None,
     retention_bytes: RetentionBytes = None,

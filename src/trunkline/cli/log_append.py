@@ -34,7 +34,7 @@ def append(
     topic: Topic,
     messages: Annotated[
         list[str] | None,
-        typer.Argument(metavar="MESSAGE", help="Messages; - or none: lines of standard input."),
+        typer.Argument(metavar="MESSAGE", help="Messages; none or -: lines of standard input."),
     ] = None,
     file: Annotated[
         Path | None,
@@ -52,10 +52,14 @@ def append(
         typer.Option("--header", metavar="NAME=VALUE", help="A header; may be repeated."),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", metavar="N", help="Where all of them go.")
+        int | None,
+        typer.Option(
+            "--partition", "-p", metavar="N", help="Append all of them to this partition."
+        ),
     ] = None,
     codec: Annotated[
-        str | None, typer.Option(metavar="none|zstd", help="Else what the topic says.")
+        str | None,
+        typer.Option(metavar="none|zstd", help="Compression; default: that of the topic."),
     ] = None,
     tombstones: Annotated[
         bool, flag("--tombstones", help="An empty value is null: it deletes its key.")

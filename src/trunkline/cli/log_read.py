@@ -32,7 +32,7 @@ Print = Annotated[
     str | None,
     typer.Option("--print", metavar="NAMES", help=f"What to show, of {', '.join(FIELDS)}."),
 ]
-Raw = Annotated[bool, flag("--raw", help="The values alone, as they are, one per line.")]
+Raw = Annotated[bool, flag("--raw", help="Print only the values, unchanged, one per line.")]
 Limit = Annotated[
     int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Stop after N messages.")
 ]
@@ -54,7 +54,7 @@ def read(
     start: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="PLACE", help=f"Where to begin, usually earliest: {_PLACES}"
+            "--from", metavar="PLACE", help=f"Where to begin, default earliest: {_PLACES}"
         ),
     ] = None,
     last: Annotated[
@@ -136,7 +136,7 @@ def consume(
     limit: Limit = None,
     wait: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=0, help="How long to wait for more; 1 unless told."),
+        typer.Option(metavar="SECONDS", min=0, help="How long to wait for more; default: 1."),
     ] = None,
     columns: Print = None,
     raw: Raw = False,

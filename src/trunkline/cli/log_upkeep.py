@@ -27,7 +27,7 @@ def trim(
     before: Annotated[
         str,
         typer.Option(
-            metavar="PLACE", help='The first to stay: an offset, a time, "30d ago", latest.'
+            metavar="PLACE", help='The first message to keep: an offset, a time, "30d ago", latest.'
         ),
     ],
     partition: Partition = None,
@@ -82,13 +82,13 @@ def verify(invocation: Invocation, topic: Topic) -> None:
 
 def bench(
     invocation: Invocation,
-    quick: Annotated[bool, flag("--quick", help="Under a minute: an impression.")] = False,
+    quick: Annotated[bool, flag("--quick", help="Under a minute, for a first impression.")] = False,
     full: Annotated[bool, flag("--full", help="The long forms: hours and gigabytes.")] = False,
     only: Annotated[
         str | None, typer.Option(metavar="CELLS", help="Only these, with commas: append,consume.")
     ] = None,
     runs: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Turns per side; 7 unless told.")
+        int | None, typer.Option(metavar="N", min=1, help="Turns per side; default: 7.")
     ] = None,
 ) -> None:
     """Measure, against the plain design in the same run."""

@@ -19,13 +19,13 @@ def add_to(app: typer.Typer) -> None:
 
 def serve(
     invocation: Invocation,
-    host: Annotated[str, typer.Option(metavar="HOST", help="Where to listen.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(metavar="PORT", min=0, max=65535, help="Which port; 0: any.")
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="Port to listen on; 0: any.")
     ] = 8080,
     cors: Annotated[
         list[str] | None,
-        typer.Option(metavar="ORIGIN", help="Pages from there may ask; may be given again."),
+        typer.Option(metavar="ORIGIN", help="Allow pages of this origin; may be repeated."),
     ] = None,
     connections: Annotated[
         int | None,
@@ -43,7 +43,9 @@ def serve(
     ] = None,
     insecure: Annotated[
         bool,
-        flag("--insecure", help="For trying: without a token everyone acts as the connection."),
+        flag(
+            "--insecure", help="For trying out: requests without a token run as the gateway's role."
+        ),
     ] = False,
     with_services: Annotated[
         bool,

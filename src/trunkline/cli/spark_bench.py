@@ -21,7 +21,7 @@ def bench(
         str | None, typer.Option(metavar="CELLS", help="Only these, with commas: read,write.")
     ] = None,
     runs: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Turns per side; 3 unless told.")
+        int | None, typer.Option(metavar="N", min=1, help="Turns per side; default: 3.")
     ] = None,
 ) -> None:
     """Measure, against Spark's JDBC (TRUNKLINE_JDBC names the driver) in the same run."""

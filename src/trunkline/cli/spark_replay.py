@@ -27,10 +27,10 @@ def replay(
         str, typer.Argument(metavar="TO", help="Where it goes: a topic, or kv:NAMESPACE.")
     ],
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only what is from then on.")
+        str | None, typer.Option(metavar="TIME", help="Only messages since this time.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only what is from before then.")
+        str | None, typer.Option(metavar="TIME", help="Only messages before this time.")
     ] = None,
     where: Annotated[
         str | None,

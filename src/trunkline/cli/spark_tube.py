@@ -27,7 +27,7 @@ Relation = Annotated[
 ]
 TargetDsn = Annotated[
     str | None,
-    typer.Option(metavar="DSN", help="Where the table of the target is, if elsewhere."),
+    typer.Option(metavar="DSN", help="Database of the target table, if it is another one."),
 ]
 
 _PARTS = ("topic", "partition", "place", "first_offset", "last_offset", "messages", "problem")
@@ -164,10 +164,10 @@ def audit(
     relation: Relation = None,
     target_dsn: TargetDsn = None,
     repair: Annotated[
-        bool, flag("--repair", help="Touch what differs, and wait until it is equal.")
+        bool, flag("--repair", help="Deliver differing rows again, and wait until both are equal.")
     ] = False,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A page with a picture as well.")
+        Path | None, typer.Option(metavar="FILE", help="Also write a report as HTML.")
     ] = None,
     patience: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="For changes that are under way.")

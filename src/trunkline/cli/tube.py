@@ -21,7 +21,7 @@ Shard = Annotated[
 ]
 Condition = Annotated[
     str | None,
-    typer.Option(metavar="EXPRESSION", help="Only rows that meet it; '' takes it away."),
+    typer.Option(metavar="EXPRESSION", help="Only rows that meet it; '' removes it."),
 ]
 
 _LISTED = ("tube", "lanes", "condition", "relation", "shard", "key_columns", "table_condition")
@@ -185,7 +185,7 @@ def insert(
 def parked(
     invocation: Invocation,
     tube: SomeTube = None,
-    retry: Annotated[bool, flag("--retry", help="Try them all again.")] = False,
+    retry: Annotated[bool, flag("--retry", help="Retry all of them.")] = False,
 ) -> None:
     """List parked keys: those that kept failing."""
     from trunkline.core.errors import BadRequest

@@ -25,7 +25,7 @@ _STATS = (
 )
 _BACKFILLS = ("backfill", "tube", "relation", "status", "keys_done", "keys_estimate", "waits_for")
 
-Watch = Annotated[bool, flag("--watch", help="Again and again, until interrupted.")]
+Watch = Annotated[bool, flag("--watch", help="Refresh until interrupted.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -79,13 +79,11 @@ def backfill(
     throttle: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Pause between two chunks.")
     ] = None,
-    status: Annotated[bool, flag("--status", help="Only show how far backfills are.")] = False,
-    pause: Annotated[bool, flag("--pause", help="Pause those that run.")] = False,
-    resume: Annotated[bool, flag("--resume", help="Go on with those that are paused.")] = False,
-    cancel: Annotated[bool, flag("--cancel", help="Give up those that are under way.")] = False,
-    watch: Annotated[
-        bool, flag("--watch", help="Do it here and now, with a progress bar.")
-    ] = False,
+    status: Annotated[bool, flag("--status", help="Only show the progress of backfills.")] = False,
+    pause: Annotated[bool, flag("--pause", help="Pause running backfills.")] = False,
+    resume: Annotated[bool, flag("--resume", help="Resume paused backfills.")] = False,
+    cancel: Annotated[bool, flag("--cancel", help="Cancel running backfills.")] = False,
+    watch: Annotated[bool, flag("--watch", help="Run it now, with a progress bar.")] = False,
 ) -> None:
     """Deliver every row again, in chunks, behind live changes; services or --watch run it."""
     from trunkline.cli import inputs
