@@ -574,3 +574,20 @@ async def test_a_producer_of_many_partitions_has_own_functions_for_some_of_them(
                     await tl.log.append("wide", b"b", partition=partition)
         finally:
             await session.execute("alter function trunkline.hidden rename to log_append_batch")
+
+
+async def test_messages_without_a_key_pass_by_a_partition_that_an_open_transaction_holds(
+    dsn: str, tl: Platform
+) -> None:
+    await tl.log.create("shared", partitions=2)
+    async with await psycopg.AsyncConnection.connect(dsn) as holder:
+        await holder.execute("select trunkline.log_append('shared', 0, array['x'::bytea])")
+        stuck = [asyncio.create_task(tl.log.append("shared", b"first")) for _ in range(2)]
+        await asyncio.sleep(0.5)
+        assert sorted(task.done() for task in stuck) == [False, True]
+        for _ in range(4):
+            async with asyncio.timeout(5):
+                (at,) = await tl.log.append("shared", b"next")
+            assert at.partition == 1
+        await holder.rollback()
+        await asyncio.gather(*stuck)

@@ -378,3 +378,66 @@ def test_only_a_topic_that_allows_it_releases_early(session: Session, allowed: b
         session.execute("select trunkline.log_flush()")
         assert ask(session, "show synchronous_commit") == "on"
         assert ask(session, "select pg_current_xact_id_if_assigned()") is not None
+
+
+def test_messages_without_a_key_go_to_a_partition_that_is_free(
+    session: Session, two: TwoSessions
+) -> None:
+    create(session, partitions=4)
+    session.execute("set lock_timeout = '1s'")
+    for partition in range(3):
+        append(two.a, b"held", partition=partition)
+        for _ in range(8):
+            rows = call(session, "log_append", topic=TOPIC, partition=None, payloads=[b"x"])
+            assert rows[0][0] > partition
+    append(two.a, b"held", partition=3)
+    with refused("55P03"):
+        call(session, "log_append", topic=TOPIC, partition=None, payloads=[b"x"])
+    two.a.rollback()
+    taken = {
+        call(session, "log_append", topic=TOPIC, partition=None, payloads=[b"x"])[0][0]
+        for _ in range(60)
+    }
+    assert taken == {0, 1, 2, 3}
+
+
+def test_messages_without_a_key_go_with_one_that_has_a_key(session: Session) -> None:
+    create(session, partitions=8)
+    rows = call(
+        session,
+        "log_append",
+        topic=TOPIC,
+        partition=None,
+        payloads=[b"a", b"b", b"c"],
+        keys=[None, b"k", None],
+    )
+    assert [row[0] for row in rows] == [partition_of(b"k", 8)]
+
+
+def test_two_batches_over_several_partitions_never_wait_for_each_other(
+    log_dsn: str, session: Session
+) -> None:
+    create(session, partitions=4)
+    keys = [b"%d" % number for number in range(12)] + [None] * 3
+    failed: list[Exception] = []
+
+    def work(seed: int) -> None:
+        order = random.Random(seed)
+        with psycopg.connect(log_dsn, autocommit=True) as own:
+            for _ in range(40):
+                mixed = order.sample(keys, len(keys))
+                try:
+                    call(
+                        own,
+                        "log_append",
+                        topic=TOPIC,
+                        partition=None,
+                        payloads=[b"x"] * len(mixed),
+                        keys=mixed,
+                    )
+                except psycopg.Error as error:
+                    failed.append(error)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
+    assert failed == []

@@ -147,6 +147,32 @@ def test_a_range_is_buried_message_by_message_also_over_segments_and_what_is_lar
     assert claim(session) is None
 
 
+def test_a_compacted_topic_of_letters_takes_and_keeps_all_of_them(
+    session: Session, topic: str
+) -> None:
+    call(session, "log_create", topic=DEAD, compact=True)
+    append(session, b"a", b"b", b"c", keys=[b"k", b"k", None])
+    assert bury(session, 3) == [1, 2, 3]
+    seal(session, DEAD)
+    call(session, "log_compact", topic=DEAD)
+    assert letters(session) == [1, 2, 3]
+    shown = [called(session, "log_dead_show", topic=TOPIC, letter=n).fetchone() for n in (1, 2, 3)]
+    assert [(row["key"], row["value"]) for row in shown if row] == [
+        (b"k", b"a"),
+        (b"k", b"b"),
+        (None, b"c"),
+    ]
+    assert ask(session, "select trunkline.log_dead_retry('orders', group_name => 'readers')") == 3
+    back = messages(session, TOPIC)[3:]
+    assert [(row["key"], row["value"]) for row in back] == [
+        (b"k", b"a"),
+        (b"k", b"b"),
+        (None, b"c"),
+    ]
+    assert "key_hex" not in str(back[0]["headers"])
+    assert letters(session) == []
+
+
 def test_what_compaction_took_is_not_buried(session: Session) -> None:
     create(session, compact=True)
     append(session, b"1", b"2", keys=[b"a", b"a"])

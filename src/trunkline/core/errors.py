@@ -159,6 +159,10 @@ _POOLED = (
     "Behind a pooler in transaction mode nothing can be prepared: set TRUNKLINE_PREPARE=false."
 )
 _PATIENCE = "Set {0} higher for the role, or for the session: PGOPTIONS='-c {0}=0'."
+_AGAIN = (
+    "Run the whole transaction again. Transactions that take partitions, keys and rows in the same"
+    " order do not wait for each other."
+)
 ONLY_READS = "25006"
 # Where Postgres refuses a row for a policy: no other field of such an error tells that apart.
 _POLICY_CHECK = "ExecWithCheckOptions"
@@ -251,6 +255,8 @@ def from_database(error: psycopg.Error, *, role: str | None = None) -> Trunkline
     unfit = isinstance(error, psycopg.DataError) or message.startswith("cannot adapt type")
     if state in _BAD_VALUE or (state is None and unfit):
         return Invalid(" ".join(filter(None, (f"{message}.", diag.message_detail))), hint=hint)
+    if state in _CLASHES:
+        hint = _AGAIN
     return DatabaseError(message, sqlstate=state, hint=hint)
 
 

@@ -73,6 +73,8 @@ class Lane:
     settled: int = 0
     full: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
+    storing_since: float | None = None
+    """Monotonic time at which the server was given what it has not answered yet."""
     busy: bool = False
     """It has sent enough to be worth a function of its own."""
     without_own: int | None = None

@@ -12,6 +12,7 @@ a lane has under way, at most two, are there a second time, packed.
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, SupportsFloat, SupportsIndex
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 Text = bytes | str
 
+_SEEMS_HELD = 0.2  # seconds without an answer, after which keyless messages go elsewhere
 _COMPANY = 100  # messages: a batch that is larger waits for no more
 
 
@@ -251,8 +253,15 @@ class Producer:
         )
 
     def _next_partition(self, known: Known) -> int:
-        self._turn += 1
-        return self._turn % known.topic.partitions
+        """For messages without a key: the next one that no open transaction seems to hold."""
+        for _ in range(known.topic.partitions):
+            self._turn += 1
+            partition = self._turn % known.topic.partitions
+            lane = self._lanes.get((known.topic.topic, partition))
+            since = None if lane is None else lane.storing_since
+            if since is None or time.monotonic() - since < _SEEMS_HELD:
+                break
+        return partition
 
     async def _enqueue(self, topic: str, partition: int, entry: Entry) -> None:
         if not isinstance(partition, int) or isinstance(partition, bool):
@@ -288,10 +297,14 @@ class Producer:
             elif lane.n < _COMPANY:
                 await asyncio.sleep(0)  # whoever is about to send comes along
             entries = self._take(lane)
-            if self._fills_a_batch(lane):
-                await self._storing.stream(lane, entries, partial(self._take_full, lane))
-            else:
-                await self._storing.store(lane, entries)
+            lane.storing_since = time.monotonic()
+            try:
+                if self._fills_a_batch(lane):
+                    await self._storing.stream(lane, entries, partial(self._take_full, lane))
+                else:
+                    await self._storing.store(lane, entries)
+            finally:
+                lane.storing_since = None
         lane.task = None
 
     def _drained(self, lane: Lane, task: asyncio.Task[None]) -> None:

@@ -4,5 +4,5 @@ returns jsonb language sql immutable as $$
   select case when about is null then coalesce(headers, '{}')
               when about ? 'dead' then headers || jsonb_build_object('dead', about -> 'dead')
               else headers - 'dead' end
-         || jsonb_build_object('retry_of', coalesce(about, '{}') - 'dead' - 'tombstone' || jsonb_build_object('letter', letter));
+         || jsonb_build_object('retry_of', coalesce(about, '{}') - 'dead' - 'tombstone' - 'key_hex' || jsonb_build_object('letter', letter));
 $$;

@@ -11,7 +11,8 @@ begin
     for batch in select f.* from trunkline.log_fetch(topic, 0, reach, least(last_offset - reach + 1, 2147483647)::int) f loop
       if batch.codec = 0 then
         return query
-          select m.log_offset, batch.at, m.key, case when whole then m.value end, m.header,
+          select m.log_offset, batch.at, case when m.header -> 'dead' -> 'key_hex' is null then m.key
+                                              when m.header -> 'dead' ->> 'key_hex' ~ '^([0-9a-f]{2})*$' then decode(m.header -> 'dead' ->> 'key_hex', 'hex') end, case when whole then m.value end, m.header,
                  case jsonb_typeof(m.header -> 'dead') when 'object' then m.header -> 'dead' end, true
             from trunkline._log_messages(batch.base_offset, batch.n, batch.value_ends, batch.payload, batch.value_valid,
                    batch.key_ends, batch.keys, batch.key_valid, batch.deltas, batch.headers) m

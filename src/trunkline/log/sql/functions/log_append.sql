@@ -1,5 +1,7 @@
 /* Append messages; any language can call it.  With a partition all go there; without, each goes to the
-   partition of its key, and messages without a key go together to one partition.
+   partition of its key, and messages without a key go together to one partition: that of a message with a key, if there is
+   one, or that of the producer, or else any that no open transaction holds.  Partitions are taken in their order, so that
+   two calls never wait for each other; transactions of several calls may (40P01): repeat them, or append in the same order.
    Returns a row per partition with the offsets, in the order of partitions.  A repeat with the same
    (producer_id, producer_seq) stores nothing and returns the first answer.
    Holds its partitions until commit: to publish inside a business transaction use broker_publish().
@@ -42,7 +44,10 @@ begin
     perform trunkline._raise('TL422', 'producer_id and producer_seq go together.');
   end if;
   if chosen is null then
-    chosen := case when producer_id is null then floor(random() * settings.partitions)
+    select trunkline.log_partition_of(k, settings.partitions) into chosen from unnest(keys) k where k is not null limit 1;
+  end if;
+  if chosen is null then
+    chosen := case when producer_id is null then trunkline._log_partition_free(settings)
                    else trunkline.log_partition_of(uuid_send(producer_id), settings.partitions) end;
   end if;
   for part in
