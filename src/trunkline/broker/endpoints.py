@@ -43,6 +43,7 @@ class Webhook:
     dead: int
     paused_at: datetime | None
     paused_because: str | None
+    owner: str | None
     created_at: datetime
 
 

@@ -92,6 +92,7 @@ class Group:
     lost_last: int | None
     lost_at: datetime | None
     idle_since: datetime | None
+    owner: str | None
     created_at: datetime
 
 
@@ -157,6 +158,7 @@ class Subscription:
     quarantined_at: datetime | None
     error: str | None
     error_position: int | None
+    owner: str | None
     created_at: datetime
 
 

@@ -5,7 +5,7 @@
 create or replace function trunkline._broker_cut(group_name text, handler text, lane int, epoch bigint, up_to bigint, cuts jsonb)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  present trunkline.broker_group := trunkline._broker_group_row(group_name);
+  present trunkline.broker_group := trunkline._broker_group_for(group_name, 'consume');
   name text := trunkline._broker_resource(present.group_id, handler, lane);
   latest trunkline.cursor;
 begin

@@ -8,6 +8,7 @@ declare
   before bigint := (select trunkline._epoch_floor(i.incarnation) from trunkline._incarnation_present() i);
   delivered bigint := trunkline._broker_delivered();
   owned record;
+  allowed text[] := trunkline._broker_groups_for(group_names);
   locked record;
 begin
   perform trunkline._lock_briefly();
@@ -17,7 +18,7 @@ begin
     from (select a.place, a.epoch, trunkline._broker_resource(g.group_id, a.handler, a.lane) as resource
             from unnest(group_names, handlers, lanes, epochs, up_tos) with ordinality a (group_name, handler, lane, epoch, up_to, place)
             join trunkline.broker_group g on g.group_name = a.group_name
-           where a.up_to <= delivered order by g.group_id, a.handler, a.lane offset 0) a
+           where a.group_name = any (allowed) and a.up_to <= delivered order by g.group_id, a.handler, a.lane offset 0) a
     cross join lateral (
       select o.resource from trunkline.owner o
        where o.resource = a.resource and o.epoch = a.epoch and o.epoch > before and o.process is not null for share skip locked) o;

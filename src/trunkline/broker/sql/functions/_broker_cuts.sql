@@ -2,7 +2,7 @@
 create or replace function trunkline._broker_cuts(group_name text, handler text, lanes int[])
 returns table (lane int, cuts jsonb) language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_row(group_name), handler);
+  reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_for(group_name, 'consume'), handler);
 begin
   return query
     select l.lane, (trunkline._cursor_latest(k.cursor_id)).state -> 'cuts'

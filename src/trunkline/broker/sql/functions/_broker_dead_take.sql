@@ -9,8 +9,10 @@ begin
   if (retry is null) = (group_name is null) or (group_name is null) <> (handler is null) then
     perform trunkline._raise('TL422', 'expected the number of one dead letter, or a group and a handler.');
   elsif group_name is not null then
-    reader := trunkline._broker_handler_row(trunkline._broker_group_row(group_name), handler);
+    reader := trunkline._broker_handler_row(trunkline._broker_group_for(group_name, 'consume'), handler);
   end if;
+  perform trunkline._check_may('group:' || g.group_name, 'consume')
+     from trunkline.broker_retry r join trunkline.broker_group g using (group_id) where r.retry = _broker_dead_take.retry;
   perform 1 from trunkline.owner o
     where o.resource in (
       select trunkline._broker_resource(r.group_id, r.handler, r.lane) from trunkline.broker_retry r

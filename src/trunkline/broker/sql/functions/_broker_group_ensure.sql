@@ -1,5 +1,5 @@
 /* The row of a group, made on first use; what is NULL stays as it is.  A group that lasts once does so for good.
-   Errors: TL409 other lanes than those it has, TL422. */
+   Errors: TL403 it is there and the role may not consume it, TL409 other lanes than those it has, TL422. */
 create or replace function trunkline._broker_group_ensure(group_name text, lanes int, lasting boolean)
 returns trunkline.broker_group language plpgsql as $$
 declare
@@ -11,7 +11,9 @@ begin
     perform trunkline._raise('TL422', format('a group has 1 to 64 lanes, got %s.', lanes));
   end if;
   select g.* into present from trunkline.broker_group g where g.group_name = _broker_group_ensure.group_name;
-  if not found then
+  if found then
+    perform trunkline._check_may('group:' || group_name, 'consume');
+  else
     perform trunkline._reserved_refuse('group', group_name);
     insert into trunkline.broker_group as g (group_name, lanes, lasting, begins_after)
     values (_broker_group_ensure.group_name, coalesce(_broker_group_ensure.lanes, trunkline._setting('broker.lanes')::int),

@@ -44,6 +44,8 @@ begin
   if subscription is not null and before is distinct from subscription then
     if not coalesce(replace, false) then
       perform trunkline._broker_handler_refuse(present, before);
+    elsif exists (select from trunkline.broker_subscription s where s.subscription = before and s.group_id = present.group_id) then
+      perform trunkline._subscription_may(before);
     end if;
     update trunkline.broker_subscription s
        set from_position = least(s.from_position, coalesce(o.stopped_at, trunkline._broker_matched()) + 1), caught_up_to = o.stopped_at

@@ -2,7 +2,7 @@
 create or replace function trunkline._broker_hasten(group_name text, handler text)
 returns int language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_row(group_name), handler);
+  reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_for(group_name, 'consume'), handler);
   hastened int;
 begin
   update trunkline.broker_retry r set due_at = clock_timestamp()

@@ -5,7 +5,7 @@ create or replace function trunkline.broker_deliveries(group_name text, from_del
 returns table (delivery bigint, subscription bigint, event_position bigint, event_id bigint, topic text, key text, payload jsonb, metadata jsonb, at timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
 declare
-  present trunkline.broker_group := trunkline._broker_group_row(group_name);
+  present trunkline.broker_group := trunkline._broker_group_for(group_name, 'consume');
   ahead record;
   given bigint;
 begin

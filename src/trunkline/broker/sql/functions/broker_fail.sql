@@ -6,7 +6,7 @@ create or replace function trunkline.broker_fail(
   group_name text, handler text, lane int, epoch bigint, deliveries bigint[], error text, retry_after interval default null)
 returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_row(group_name), handler);
+  reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_for(group_name, 'consume'), handler);
   batch bigint;
   aside int;
 begin

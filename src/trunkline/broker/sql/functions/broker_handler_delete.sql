@@ -4,7 +4,7 @@
 create or replace function trunkline.broker_handler_delete(group_name text, handler text)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  present trunkline.broker_group := trunkline._broker_group_row(group_name);
+  present trunkline.broker_group := trunkline._broker_group_for(group_name, 'manage');
   reader trunkline.broker_handler := trunkline._broker_handler_row(present, handler);
   busy text;
 begin

@@ -6,6 +6,8 @@ begin
   if not trunkline._lease_living(process) then
     perform trunkline._raise('TL423', format('process %s has no living lease.', coalesce(process::text, 'NULL')), 'Call lease_renew() first, and again every third of lease.ttl.');
   end if;
+  perform trunkline._check_may('group:' || g.group_name, 'consume')
+     from trunkline.broker_subscription s join trunkline.broker_group g using (group_id) where s.subscription = broker_hold.subscription;
   perform 1 from trunkline.broker_subscription s where s.subscription = broker_hold.subscription for key share;
   if not found then
     perform trunkline._subscription_missing(subscription);

@@ -6,7 +6,7 @@ create or replace function trunkline.broker_join(group_name text, handler text, 
 returns table (lane int, lanes int, epoch bigint, up_to bigint, surplus boolean, suspect boolean)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  present trunkline.broker_group := trunkline._broker_group_row(group_name);
+  present trunkline.broker_group := trunkline._broker_group_for(group_name, 'consume');
   resources text[];
   died text[];
   shares jsonb;

@@ -4,7 +4,7 @@ create or replace function trunkline.broker_look(group_name text, handler text, 
 returns table (lane int, head bigint, due_in interval)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
-  reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_row(group_name), handler);
+  reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_for(group_name, 'consume'), handler);
 begin
   return query
     select l.lane,

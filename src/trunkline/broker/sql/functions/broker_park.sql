@@ -4,7 +4,7 @@
 create or replace function trunkline.broker_park(group_name text, handler text, lane int, epoch bigint, deliveries bigint[])
 returns int language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_row(group_name), handler);
+  reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_for(group_name, 'consume'), handler);
   aside int;
 begin
   -- first: whoever discards what they wait for holds the row of the lane meanwhile

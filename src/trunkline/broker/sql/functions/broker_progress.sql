@@ -5,7 +5,7 @@
 create or replace function trunkline.broker_progress(group_name text, handler text, up_to bigint)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  present trunkline.broker_group := trunkline._broker_group_row(group_name);
+  present trunkline.broker_group := trunkline._broker_group_for(group_name, 'consume');
   reached bigint := greatest(up_to, present.trimmed_to);
   name text;
   held trunkline.cursor;

@@ -3,7 +3,7 @@
    Writes: event, event_due.  Locks: in topics whose key_order is locked the keys, in an order that all batches share; of more than 1000
    keys their buckets, of which a topic has 64, so that it waits for nearly all who publish to that topic, and they for it:
    publish such a batch before anything else to that topic, or two transactions that do otherwise may end in a deadlock (40P01).
-   Errors: TL404 no such subscription, TL413, TL422; the message names the place in the batch.  TL429 no room for more locks. */
+   Errors: TL404 no such subscription, TL413, TL422; the message names the place in the batch.  TL429 no room for more locks, or a quota is used up. */
 create or replace function trunkline.broker_publish_many(
   topics text[], payloads jsonb[], keys text[] default null, metadatas jsonb[] default null,
   deliver_ats timestamptz[] default null, subscriptions bigint[] default null)
@@ -16,6 +16,9 @@ declare
 begin
   if current_setting('synchronous_commit') = 'off' then perform trunkline._durably(); end if;
   perform trunkline._event_check(topics, payloads, keys, metadatas, deliver_ats, subscriptions);
+  if exists (select from trunkline.quota) then
+    perform trunkline._quota_take(n, (select sum(pg_column_size(p)) from unnest(payloads) p)::bigint);
+  end if;
   perform trunkline._event_lock(topics, keys);
   ids := array(select nextval('trunkline.event_seq') from generate_series(1, n));
   insert into trunkline.event (slot, xid_space, xid, seq, topic, key, payload, metadata, subscription)

@@ -10,7 +10,7 @@ create or replace function trunkline.broker_read(
 returns table (in_lane int, up_to bigint, event_position bigint, event_id bigint, topic text, key text, payload jsonb, metadata jsonb, at timestamptz, subscriptions bigint[], blocked boolean)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  present trunkline.broker_group := trunkline._broker_group_row(group_name);
+  present trunkline.broker_group := trunkline._broker_group_for(group_name, 'consume');
   reader trunkline.broker_handler;
   fresh boolean;
   gone bigint := greatest(present.trimmed_to, present.left_to);

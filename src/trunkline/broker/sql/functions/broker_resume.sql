@@ -1,7 +1,7 @@
 /* Take a subscription out of quarantine.  It is matched from where it stopped: with skip, the event that failed is left
    out; without, it is tried again.  from_position: from there on instead, which is no earlier; so it goes on when events have left that
    it has not seen.  Returns the position from which on it is matched.
-   Errors: TL404, TL409 when it is not in quarantine, TL410 when events have left meanwhile, with the first from which on all are there,
+   Errors: TL403 neither its owner nor a manager of its group, TL404, TL409 when it is not in quarantine, TL410 when events have left meanwhile, with the first from which on all are there,
    TL422. */
 create or replace function trunkline.broker_resume(subscription bigint, skip boolean default true, from_position bigint default null)
 returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -9,6 +9,7 @@ declare
   present trunkline.broker_subscription;
   begins bigint;
 begin
+  perform trunkline._subscription_may(subscription);
   perform trunkline._lock_briefly();
   select s.* into present from trunkline.broker_subscription s where s.subscription = broker_resume.subscription for no key update;
   if not found then

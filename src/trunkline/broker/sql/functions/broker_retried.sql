@@ -6,7 +6,7 @@ create or replace function trunkline.broker_retried(
   group_name text, handler text, lane int, epoch bigint, batch bigint, error text default null, retry_after interval default null)
 returns text[] language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_row(group_name), handler);
+  reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_for(group_name, 'consume'), handler);
   keys text[];
 begin
   if retry_after not between interval '0' and interval '1000 years' or (error is null and retry_after is not null) then

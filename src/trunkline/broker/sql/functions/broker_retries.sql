@@ -5,7 +5,7 @@ returns table (batch bigint, attempts int, errors jsonb, up_to bigint, event_pos
                payload jsonb, metadata jsonb, at timestamptz, subscriptions bigint[])
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
-  reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_row(group_name), handler);
+  reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_for(group_name, 'consume'), handler);
   owned text := trunkline._broker_resource(reader.group_id, handler, lane);
 begin
   if max_batches is null or max_batches < 1 then

@@ -5,7 +5,7 @@
 create or replace function trunkline.broker_seek(group_name text, handler text default '', at_time timestamptz default null, up_to bigint default null, lane int default null, at_position bigint default null)
 returns table (in_lane int, after bigint) language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  present trunkline.broker_group := trunkline._broker_group_row(group_name);
+  present trunkline.broker_group := trunkline._broker_group_for(group_name, 'manage');
   last_one bigint := trunkline._broker_delivered();
   held trunkline.cursor;
 begin

@@ -4,7 +4,7 @@
 create or replace function trunkline.broker_trial(group_name text, handler text, lane int, epoch bigint, delivery bigint, note boolean default true)
 returns int language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_row(group_name), handler);
+  reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_for(group_name, 'consume'), handler);
   tried int := 0;
 begin
   perform trunkline._owner_check(trunkline._broker_resource(reader.group_id, handler, lane), epoch);

@@ -4,7 +4,7 @@
 create or replace function trunkline.broker_webhook_list(group_name text default null)
 returns table (webhook bigint, group_name text, url text, condition text, params jsonb, format text, signatures bigint, header_names text[],
                retry interval[], timeout interval, batch int, concurrency int, ordering text, waiting bigint, dead bigint,
-               paused_at timestamptz, paused_because text, created_at timestamptz)
+               paused_at timestamptz, paused_because text, owner name, created_at timestamptz)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select w.webhook, g.group_name, w.url, s.given ->> 'condition', s.given -> 'params', w.format,
          (select count(*) from trunkline.broker_webhook_secret k
@@ -12,7 +12,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
          array(select jsonb_object_keys(w.headers)), w.retry, w.timeout, w.batch, w.concurrency, h.ordering,
          (select count(*) from trunkline.broker_retry r where r.group_id = h.group_id and r.handler = h.handler and r.status <> 'dead'),
          (select count(*) from trunkline.broker_retry r where r.group_id = h.group_id and r.handler = h.handler and r.status = 'dead'),
-         w.paused_at, w.paused_because, w.created_at
+         w.paused_at, w.paused_because, (select o.owner from trunkline.object o where o.object = 'webhook:' || w.webhook), w.created_at
     from (select case when $1 is not null then (trunkline._broker_group_row($1)).group_id end as group_id) wanted
     join trunkline.broker_webhook w on wanted.group_id is null or w.group_id = wanted.group_id
     join trunkline.broker_group g on g.group_id = w.group_id

@@ -3,7 +3,7 @@
 create or replace function trunkline.broker_webhook_pause(webhook bigint, reason text default null)
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  present trunkline.broker_webhook := trunkline._webhook_row(webhook);
+  present trunkline.broker_webhook := trunkline._webhook_for(webhook);
 begin
   if present.paused_at is not null then
     return false;

@@ -5,6 +5,9 @@ returns boolean language plpgsql security definer set search_path = pg_catalog, 
 declare
   present trunkline.broker_webhook;
 begin
+  if exists (select from trunkline.broker_webhook w where w.webhook = broker_webhook_remove.webhook) then
+    perform trunkline._check_may('webhook:' || webhook, 'manage');
+  end if;
   delete from trunkline.broker_webhook w where w.webhook = broker_webhook_remove.webhook returning w.* into present;
   if not found then
     return false;

@@ -2,7 +2,7 @@
 create or replace function trunkline.broker_webhook_resume(webhook bigint)
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  present trunkline.broker_webhook := trunkline._webhook_row(webhook);
+  present trunkline.broker_webhook := trunkline._webhook_for(webhook);
 begin
   if present.paused_at is null then
     return false;

@@ -3,7 +3,7 @@
 create or replace function trunkline.broker_webhook_rotate(webhook bigint, secret text, overlap interval default '1 day')
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  present trunkline.broker_webhook := trunkline._webhook_row(webhook);
+  present trunkline.broker_webhook := trunkline._webhook_for(webhook);
 begin
   if secret is null or coalesce(overlap, '-1') not between interval '0' and interval '1000 years' then
     perform trunkline._raise('TL422', format('expected a secret and an overlap of at most 1000 years that is not negative, got %s secret and an overlap of %s.',
