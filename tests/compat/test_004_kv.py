@@ -46,6 +46,13 @@ INSERT INTO expiry_to_interval (namespace, policy, time_length)
             ('DEFAULT', 'EXPIRY_6', '13 months'),
             ('DEFAULT', 'EXPIRY_7', '25 months')
 """
+CATALOGUE = """
+INSERT INTO catalog_instance VALUES ('tmtest01n.ndmad2'), ('tmtest02n.ndmad2');
+INSERT INTO shard_name SELECT 'kv' || generate_series(1,12);
+INSERT INTO shard_instance (hostname, port, shard_name)
+    SELECT hostname, port, name FROM catalog_instance CROSS JOIN shard_name;
+"""
+HERE = "UPDATE kv_config.my_info SET hostname = 'tmtest01n.ndmad2';"
 
 
 def test_the_printed_session_answers_as_printed(session: Session) -> None:
@@ -73,6 +80,38 @@ def test_the_printed_policies_are_there_and_can_be_inserted(session: Session) ->
     session.execute("SET search_path = kv")
     session.execute(POLICIES)
     assert session.execute("TABLE expiry_to_interval").fetchall() == before
+
+
+def test_the_printed_catalogue_makes_the_instances_of_the_parade(session: Session) -> None:
+    session.execute("SET search_path = kv_config, kv")
+    session.execute(CATALOGUE)
+    shards = [f"kv{n}" for n in range(1, 13)]
+    found = session.execute("SELECT hostname, port, shard_name FROM shard_instance").fetchall()
+    assert sorted(found) == sorted(
+        (host, 5432, shard) for host in ("tmtest01n.ndmad2", "tmtest02n.ndmad2") for shard in shards
+    )
+    dsn = "select dsn from trunkline.kv_topology() where zone = %s and shard = 'kv7'"
+    assert ask(session, dsn, ["tmtest02n.ndmad2"]) == (
+        "host=tmtest02n.ndmad2 port=5432 dbname=kv7 user=kv_replicationd"
+    )
+    session.execute("SELECT kv_config.push_catalog_changes()")
+    session.execute("DELETE FROM shard_instance WHERE shard_name <> 'kv1'")
+    assert len(session.execute("TABLE shard_instance").fetchall()) == 2
+
+
+def test_the_printed_update_says_which_instance_this_database_is(session: Session) -> None:
+    session.execute("SET search_path = kv_config, kv")
+    assert ask(session, "SELECT hostname FROM kv_config.my_info") is None
+    with refused("TL404"):
+        session.execute(HERE)
+    session.execute(
+        "INSERT INTO shard_instance SELECT host, 5432, current_database()"
+        " FROM unnest(array['tmtest01n.ndmad2', 'tmtest02n.ndmad2']) host"
+    )
+    session.execute(HERE)
+    assert ask(session, "SELECT hostname FROM kv_config.my_info") == "tmtest01n.ndmad2"
+    pulled = session.execute("SELECT zone, scope FROM kv.local_replication_topology").fetchall()
+    assert pulled == [("tmtest02n.ndmad2", "all")]
 
 
 @pytest.mark.parametrize("policy", [f"EXPIRY_{n}" for n in range(1, 8)])

@@ -47,9 +47,9 @@ def there(session: Session) -> list[str]:
 
 def test_an_install_adds_the_schemas_that_it_names(dsn: str, plain: Session) -> None:
     assert there(plain) == []
-    planned = migrate.install(dsn, compat=["kv"])
-    assert [step.file for step in planned.pending] == ["functions/kv.sql"]
-    assert there(plain) == ["kv"]
+    planned = migrate.install(dsn, compat=["tube"])
+    assert [step.file for step in planned.pending] == ["functions/tube.sql"]
+    assert there(plain) == ["tube"]
     assert migrate.plan(dsn).current
 
 
@@ -90,8 +90,8 @@ def test_a_dropped_function_of_ours_is_put_back_beside_a_new_schema(
     dsn: str, plain: Session
 ) -> None:
     plain.execute("drop function trunkline.config_list()")
-    migrate.install(dsn, compat=["kv"])
-    assert there(plain) == ["kv"]
+    migrate.install(dsn, compat=["tube"])
+    assert there(plain) == ["tube"]
     assert migrate.plan(dsn).current
 
 

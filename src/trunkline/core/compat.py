@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     import psycopg
 
-SCHEMAS = ("pgmb", "tube", "postgraphile_meta", "fancy_subscriptions", "kv")
-_BESIDE = {"fancy_subscriptions": ("postgraphile_meta",)}
+SCHEMAS = ("pgmb", "tube", "postgraphile_meta", "fancy_subscriptions", "kv", "kv_config")
+_BESIDE = {"fancy_subscriptions": ("postgraphile_meta",), "kv": ("kv_config",)}
 _MARK = "Trunkline compatibility: "
 # A schema of another owner is not ours, whatever its comment says: installing runs what is in it.
 _OURS = (
