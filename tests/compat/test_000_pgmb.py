@@ -11,6 +11,8 @@ import pytest
 from tests.fixtures.asking import ask, column, refused
 from tests.fixtures.roles import name_of
 
+from trunkline.testing import wait_until
+
 if TYPE_CHECKING:
     from tests.fixtures.asking import Connect, Session
     from tests.fixtures.roles import Role
@@ -131,6 +133,23 @@ def test_an_insert_returns_the_id_and_a_delete_ends_the_subscription(session: Se
     ).fetchall() == [(made, "TRUE", {})]
     session.execute("DELETE FROM pgmb.subscriptions WHERE id = %s", [made])
     assert column(session, "SELECT id FROM pgmb.subscriptions") == []
+
+
+def test_an_active_subscription_does_not_expire(session: Session) -> None:
+    add = (
+        "INSERT INTO pgmb.subscriptions (group_id, expiry_interval)"
+        " VALUES (%s, '0.1 seconds') RETURNING id"
+    )
+    active, idle = (ask(session, add, [group]) for group in ("active", "idle"))
+    session.execute("UPDATE pgmb.subscriptions SET last_active_at = NOW() WHERE id = %s", [active])
+
+    def expired() -> None:
+        session.execute("select trunkline.broker_expire()")
+        assert column(session, "SELECT id FROM pgmb.subscriptions") == [active], idle
+
+    wait_until(expired)
+    with refused("TL409"):
+        session.execute("UPDATE pgmb.subscriptions SET conditions_sql = 'true'")
 
 
 def test_two_subscriptions_of_a_group_get_one_row_of_an_event(session: Session) -> None:

@@ -69,13 +69,21 @@ create or replace view pgmb.subscriptions with (security_invoker = true) as
 comment on view pgmb.subscriptions is
   'Subscriptions: broker_subscriptions(). INSERT calls broker_subscribe(), DELETE broker_unsubscribe().';
 
-/* A group has one lane: one cursor for all that it reads, as there. */
+/* Insert, hold or delete a subscription.  A group has one lane: one cursor for all that it reads.  An UPDATE of
+   last_active_at holds the subscription as long as the session reads; it expires when that is over. */
 create or replace function pgmb._subscription_write()
 returns trigger language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
   if tg_op = 'DELETE' then
     perform trunkline.broker_unsubscribe(old.id::bigint);
     return old;
+  elsif tg_op = 'UPDATE' then
+    if to_jsonb(new) - 'last_active_at' <> to_jsonb(old) - 'last_active_at' then
+      perform trunkline._raise('TL409', 'of a subscription only last_active_at can be changed.',
+        'Delete it and insert another.');
+    end if;
+    perform trunkline.broker_hold(old.id::bigint, pgmb._process());
+    return new;
   end if;
   new.conditions_sql := coalesce(new.conditions_sql, 'TRUE');
   new.params := coalesce(new.params, '{}');
@@ -84,7 +92,7 @@ begin
     expiry => new.expiry_interval, lanes => 1);
   return new;
 end $$;
-create or replace trigger subscription_write instead of insert or delete on pgmb.subscriptions
+create or replace trigger subscription_write instead of insert or update or delete on pgmb.subscriptions
   for each row execute function pgmb._subscription_write();
 
 create or replace function pgmb._settings()
@@ -123,7 +131,7 @@ create or replace trigger config_write instead of update on pgmb.config
   for each row execute function pgmb._config_write();
 
 grant select, insert on pgmb.events to public;
-grant select, insert, delete on pgmb.subscriptions to public;
+grant select, insert, update, delete on pgmb.subscriptions to public;
 grant select, update on pgmb.config to public;
 
 /* One step of upkeep; call trunkline.maintain() does all of it. */
