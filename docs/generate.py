@@ -40,6 +40,7 @@ from trunkline.live import stream as live_stream
 from trunkline.log import assigned, client, consumer, models, producer
 from trunkline.spark import (
     delta_sink,
+    delta_source,
     events_sink,
     events_source,
     iceberg_sink,
@@ -234,7 +235,10 @@ FORMATS: dict[str, dict[str, type[Options]]] = {
         "write": events_sink.EventsSinkOptions,
     },
     "trunkline.kv": {"read": kv_source.KvOptions, "write": kv_sink.KvSinkOptions},
-    "trunkline.delta": {"write": delta_sink.DeltaSinkOptions},
+    "trunkline.delta": {
+        "read": delta_source.DeltaReadOptions,
+        "write": delta_sink.DeltaSinkOptions,
+    },
     "trunkline.iceberg": {"write": iceberg_sink.IcebergSinkOptions},
 }
 CALLED = {

@@ -11,6 +11,7 @@ pytest_plugins = [
     "tests.fixtures.programs",
     "tests.fixtures.proxy",
     "tests.fixtures.redis",
+    "tests.fixtures.s3",
     "tests.fixtures.spark",
     "tests.fixtures.standby",
     "tests.fixtures.stores",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,12 +16,12 @@ from pyspark.sql import types as t
 from trunkline.core.errors import Conflict, Invalid
 from trunkline.spark import delta
 from trunkline.spark.delta_rules import NO_RULES, Rules
-from trunkline.spark.delta_sink import DeltaSinkOptions, plan
+from trunkline.spark.delta_sink import DeltaSinkOptions, DeltaSource, plan
+from trunkline.spark.jobs.targets import target_of
 from trunkline.spark.ledger import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from trunkline.spark.delta_sink import DeltaSinkTarget
 
@@ -81,7 +82,9 @@ def make_by_hand(
 def planned(path: str, names: Sequence[str] = ("id", "name"), **options: Any) -> DeltaSinkTarget:
     overwrite = options.pop("overwrite", False)
     schema = t.StructType([t.StructField(name, COLUMNS[name]) for name in names])
-    return plan(DeltaSinkOptions(path=path, **options), schema, overwrite=overwrite)
+    return plan(
+        DeltaSinkOptions.model_validate({"path": path, **options}), schema, overwrite=overwrite
+    )
 
 
 def write(target: DeltaSinkTarget, number: int, *rows: tuple[Any, ...]) -> None:
@@ -239,3 +242,63 @@ def test_only_delta_checks_what_is_not_null_inside_of_a_value(
 ) -> None:
     write_deltalake(path, pa.table({"v": pa.array([], kind)}))
     assert Rules.at(path).checked_by_delta == checked
+
+
+def read(path: str, columns: str = "id,name") -> list[tuple[Any, ...]]:
+    """What the source gives of a table, without Spark."""
+    source = DeltaSource({"path": path, "columns": columns})
+    reader = source.reader(source.schema())
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    return sorted((tuple(row.values()) for batch in batches for row in batch.to_pylist()), key=repr)
+
+
+def test_rows_that_a_deletion_vector_names_are_not_read(tmp_path: Path, path: str) -> None:
+    make_by_hand(tmp_path / "table", ["deletionVectors"])
+    pq.write_table(pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]}), f"{path}/f.parquet")
+    second_row = "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91"
+    file = {
+        "path": "f.parquet",
+        "partitionValues": {},
+        "size": Path(path, "f.parquet").stat().st_size,
+        "modificationTime": 1,
+        "dataChange": True,
+        "stats": '{"numRecords": 3}',
+        "deletionVector": {
+            "storageType": "i",
+            "pathOrInlineDv": second_row,
+            "sizeInBytes": 34,
+            "cardinality": 1,
+        },
+    }
+    Path(path, "_delta_log", f"{1:020}.json").write_text(json.dumps({"add": file}))
+    assert read(path) == [(1, "a"), (3, "c")]
+    write(planned(path), 0, (4, "d"))
+    assert read(path) == [(1, "a"), (3, "c"), (4, "d")]
+    write(planned(path, keys=("id",)), 1, (1, "z"))
+    assert read(path) == [(1, "z"), (3, "c"), (4, "d")]
+
+
+def test_columns_that_are_not_in_the_files_are_read(path: str) -> None:
+    table = pa.table({"id": [1, 2], "day": ["a/b %=", None]})
+    write_deltalake(path, table, partition_by=["day"])
+    DeltaTable(path).alter.add_columns(Field("name", PrimitiveType("string")))
+    assert read(path, "day,id,name") == [("a/b %=", 1, None), (None, 2, None)]
+    assert read(path, "day") == [("a/b %=",), (None,)]
+    with pytest.raises(Invalid, match="no column nothing"):
+        read(path, "nothing")
+
+
+def test_a_table_that_maps_names_is_not_read_wrong(tmp_path: Path, path: str) -> None:
+    make_by_hand(
+        tmp_path / "table", ["columnMapping"], {"delta.columnMapping.mode": "name"}, MAPPED
+    )
+    with pytest.raises(Invalid, match="demands columnMapping of its readers"):
+        read(path)
+
+
+def test_a_relative_path_is_refused() -> None:
+    for given in ("lake/orders", "./orders", "file:orders"):
+        with pytest.raises(Invalid, match=r"option path: a path in a lake is absolute or an addr"):
+            DeltaSinkOptions.parse({"path": given})
+        with pytest.raises(Invalid, match="a path in a lake is absolute"):
+            target_of(f"delta:{given}", "", relation="orders", several=False)

@@ -32,6 +32,7 @@ from trunkline.core.errors import BadRequest, Conflict, Invalid
 from trunkline.spark.delta_merge import merge, staged
 from trunkline.spark.delta_rules import NO_RULES, Rules, broken_rule
 from trunkline.spark.delta_upkeep import STAGING, upkeep
+from trunkline.spark.lake_path import files_in
 from trunkline.spark.ledger import check_repeat
 from trunkline.spark.parquet_files import File, write_files
 
@@ -257,17 +258,13 @@ class DeltaTarget:
                     place.delete_file(file.path)
 
     def _files(self) -> fs.FileSystem:
-        if "://" in self.path and not self.path.startswith("file://"):
-            from deltalake.fs import DeltaStorageHandler
-
-            return fs.PyFileSystem(DeltaStorageHandler(self.path))
-        local = fs.LocalFileSystem()
-        root = self.path.removeprefix("file://")
-        try:
-            local.create_dir(root)
-        except OSError as error:
-            raise BadRequest(f"{root} cannot be written: {error}.") from None
-        return fs.SubTreeFileSystem(root, local)
+        files = files_in(self.path)
+        if isinstance(files, fs.SubTreeFileSystem):
+            try:
+                files.base_fs.create_dir(files.base_path)
+            except OSError as error:
+                raise BadRequest(f"{self.path} cannot be written: {error}.") from None
+        return files
 
 
 def partition_columns(path: str) -> tuple[str, ...]:

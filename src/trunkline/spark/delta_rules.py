@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from trunkline.core.errors import Invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
     from deltalake.exceptions import DeltaError
@@ -30,6 +30,7 @@ _OBEYED = {
     "timestampNtz",
     "v2Checkpoint",
 }
+_READ = {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 _NEWEST_WRITER = 7
 _GENERATED = "delta.generationExpression"
 
@@ -97,6 +98,19 @@ class Rules:
 NO_RULES = Rules()
 
 
+def refuse_unreadable(table: DeltaTable) -> None:
+    """`Invalid` when reading the table needs a feature that `delta_source` does not know."""
+    needed = set(table.protocol().reader_features or ()) - _READ - {"columnMapping"}
+    if _is_mapped(table.metadata().configuration):
+        needed.add("columnMapping")
+    if needed:
+        raise Invalid(
+            f"the table demands {', '.join(sorted(needed))} of its readers, which this source does"
+            " not know.",
+            hint="Read it with Delta's own format.",
+        )
+
+
 def broken_rule(error: DeltaError) -> Exception:
     """`Invalid` for rows that break a constraint of the table; else the error itself."""
     said = str(error).partition("Invalid data found: ")[2]
@@ -113,14 +127,17 @@ def _unknown(table: DeltaTable, settings: dict[str, Any], columns: list[Any]) ->
     protocol = table.protocol()
     if protocol.min_writer_version > _NEWEST_WRITER:
         yield f"writer version {protocol.min_writer_version}"
-    demanded = set(protocol.writer_features or ())
-    if settings.get("delta.columnMapping.mode", "none") == "none":
-        demanded.discard("columnMapping")
-    else:
+    demanded = set(protocol.writer_features or ()) - {"columnMapping"}
+    if _is_mapped(settings):
         demanded.add("columnMapping")
     if any(name.startswith("delta.identity.") for each in columns for name in each["metadata"]):
         demanded.add("identityColumns")
     yield from demanded - _OBEYED
+
+
+def _is_mapped(settings: Mapping[str, Any]) -> bool:
+    """Whether files have other names for columns than the table."""
+    return bool(settings.get("delta.columnMapping.mode", "none") != "none")
 
 
 def _has_expression(column: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""The sink ``trunkline.delta``: append or upsert into a Delta table, exactly once."""
+"""The format ``trunkline.delta``: append or upsert into a Delta table exactly once, or read it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from pyspark.sql.types import BooleanType, StructType
 
 from trunkline.core.errors import Invalid
 from trunkline.spark.connection import plain_errors
+from trunkline.spark.lake_path import LakePath  # noqa: TC001 - pydantic reads it
 from trunkline.spark.options import Words  # noqa: TC001 - pydantic reads it
 from trunkline.spark.sink import BatchSink, SinkOptions, StreamSink, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Self
+
+    from pyspark.sql.datasource import DataSourceReader
 
     from trunkline.spark.delta import DeltaTarget, Mode
     from trunkline.spark.ledger import Batch
@@ -28,8 +31,8 @@ if TYPE_CHECKING:
 class DeltaSinkOptions(SinkOptions):
     """Options of ``df.write.format("trunkline.delta")``."""
 
-    path: str
-    """The folder of the table; made with the first batch."""
+    path: LakePath
+    """The folder of the table, as an absolute path or an address; made with the first batch."""
     keys: Words = ()
     """Columns that name a row: what is there already is replaced."""
     delete_flag: str | None = Field(default=None, min_length=1)
@@ -50,11 +53,24 @@ class DeltaSinkOptions(SinkOptions):
 
 
 class DeltaSource(DataSource):
-    """``trunkline.delta``: writes in batches and streams."""
+    """``trunkline.delta``: reads in batches, writes in batches and streams."""
 
     @classmethod
     def name(cls) -> str:
         return "trunkline.delta"
+
+    def schema(self) -> StructType:
+        from trunkline.spark.delta_source import DeltaReadOptions, schema_of  # slow to import
+
+        with plain_errors():
+            options = DeltaReadOptions.parse(self.options)
+            return schema_of(options.path, options.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from trunkline.spark.delta_source import DeltaReader, DeltaReadOptions
+
+        with plain_errors():
+            return DeltaReader(DeltaReadOptions.parse(self.options).path, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:  # noqa: FBT001 - Spark's
         with plain_errors():

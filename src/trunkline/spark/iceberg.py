@@ -135,8 +135,6 @@ def _make(catalog: SqlCatalog, options: IcebergSinkOptions, rows: pa.Schema) -> 
     catalog.create_namespace_if_not_exists(options.table.rpartition(".")[0])
     warehouse = options.warehouse.rstrip("/")
     if "://" not in warehouse:
-        if not warehouse.startswith("/"):
-            raise Invalid(f"option warehouse is an absolute path or an address, got {warehouse!r}.")
         warehouse = f"file://{warehouse}"
     location = "/".join([warehouse, *options.table.split(".")])
     try:

@@ -8,6 +8,7 @@ from pydantic import Field
 from pyspark.sql.datasource import DataSource
 
 from trunkline.spark.connection import plain_errors
+from trunkline.spark.lake_path import LakePath  # noqa: TC001 - pydantic reads it
 from trunkline.spark.sink import BatchSink, SinkOptions, StreamSink
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class IcebergSinkOptions(SinkOptions):
 
     table: str = Field(pattern=r"^[^.]+(\.[^.]+)+$")
     """``namespace.name``; made with the first write."""
-    warehouse: str
+    warehouse: LakePath
     """The folder or address below which new tables are kept."""
 
 

@@ -14,6 +14,7 @@ from trunkline.spark import calls as spark_calls
 from trunkline.spark import connection
 from trunkline.spark.jobs.job import silent
 from trunkline.spark.jobs.targets import DeltaTable
+from trunkline.spark.lake_path import insist_on_absolute
 from trunkline.spark.session import append
 
 if TYPE_CHECKING:
@@ -203,6 +204,8 @@ def _kind_and_place(origin: str) -> tuple[str, str]:
     kind, _, place = origin.partition(":")
     if not place or kind not in ("topic", "delta", "parquet"):
         raise Invalid(f'an origin is topic:NAME, delta:PATH or parquet:PATH, got "{origin}".')
+    if kind != "topic":
+        insist_on_absolute(place)
     return kind, place
 
 

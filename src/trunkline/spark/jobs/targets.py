@@ -11,6 +11,7 @@ from trunkline.core.errors import Invalid, NotFound
 from trunkline.core.execution import translated
 from trunkline.spark import calls, connection, ledger, tube_rows
 from trunkline.spark.columns import relation_name
+from trunkline.spark.lake_path import insist_on_absolute
 from trunkline.spark.session import append
 from trunkline.spark.tube_rows import DELETED
 
@@ -99,9 +100,11 @@ class DeltaTable(Target):
             )
 
     def read(self, spark: SparkSession) -> DataFrame | None:
-        from trunkline.spark.delta_frame import frame_of
+        from deltalake import DeltaTable as Stored
 
-        return frame_of(spark, self.path)
+        if not Stored.is_deltatable(self.path):
+            return None
+        return spark.read.format("trunkline.delta").load(self.path)
 
 
 @dataclass(frozen=True)
@@ -196,7 +199,7 @@ def target_of(to: str | Function | Target, dsn: str, *, relation: str, several: 
     if not separator or not place:
         raise Invalid(f'a target is delta:PATH or table:NAME, got "{to}".')
     if kind == "delta":
-        return DeltaTable(place)
+        return DeltaTable(insist_on_absolute(place))
     if kind == "table":
         return PostgresTable(place, dsn)
     raise Invalid(f'a target is delta:PATH or table:NAME, got "{to}".')
