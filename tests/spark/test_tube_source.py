@@ -15,7 +15,9 @@ from trunkline.spark.tube_source import TubeSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from pyspark.sql import SparkSession
     from tests.fixtures.asking import Session
 
     from trunkline.spark.tube_source import TubeStreamReader
@@ -146,3 +148,40 @@ def test_a_checkpoint_of_another_tube_is_refused(dsn: str, session: Session) -> 
         rows_of(TubeSource({"dsn": dsn, "tube": "other"}), end)
     former = {name: value for name, value in end.items() if name != "tube"}
     assert rows_of(stream_of(dsn), former) == ([], end)
+
+
+def test_a_run_with_available_now_gives_its_lanes_back_at_its_end(
+    dsn: str, session: Session
+) -> None:
+    assert session
+    source = stream_of(dsn)
+    made = source.streamReader(source.schema())
+    begin = made.initialOffset()
+    made.prepareForTriggerAvailableNow()
+    end = made.latestOffset(begin, ReadAllAvailable())
+    with pytest.raises(Conflict, match="is worked on by spark stream lake"):
+        stream_of(dsn).streamReader(source.schema()).initialOffset()
+    # Spark looks once more after the last batch, and calls neither commit nor stop for sure
+    assert made.latestOffset(end, ReadAllAvailable()) == end
+    assert made.latestOffset(end, ReadAllAvailable()) == end
+    assert made.partitions(end, end) == []
+    made.commit(end)
+    assert rows_of(stream_of(dsn))[0] == [], "all was acknowledged"
+
+
+def test_a_query_with_available_now_runs_again_at_once(
+    spark: SparkSession, dsn: str, session: Session, tmp_path: Path
+) -> None:
+    seen: list[Any] = []
+    for number in (4, 5):
+        stream = spark.readStream.format("trunkline.tube").options(dsn=dsn, tube="lake").load()
+        query = (
+            stream.writeStream.foreachBatch(lambda rows, _: seen.extend(rows.collect()))
+            .option("checkpointLocation", str(tmp_path))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+        assert query.exception() is None
+        session.execute("insert into app.orders values (%s)", [number])
+    assert [row.key for row in seen] == ["1", "2", "3", "4"]

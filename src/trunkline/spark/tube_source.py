@@ -181,6 +181,7 @@ class TubeStreamReader(
         self._lanes: Lanes | None = None
         self._arrivals: Arrivals | None = None
         self._final: int | None = None
+        self._has_ended = False
         self._newest = 0
 
     def initialOffset(self) -> dict[str, Any]:
@@ -199,6 +200,9 @@ class TubeStreamReader(
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         with connection.plain_errors():
             begin = self._begin(start)
+            if self._final is not None and begin >= self._final:
+                self._end(begin)
+                return self._position(begin)
             self._owned().acknowledge(begin)
             head = self._head()
             if head <= begin and self._final is None:
@@ -217,6 +221,8 @@ class TubeStreamReader(
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with connection.plain_errors():
             first, last = self._begin(start) + 1, self._begin(end)
+            if first > last:
+                return []
             spans = [
                 Span(lane, priority, max(first, up_to + 1), last)
                 for (lane, priority), up_to in self._owned().marks().items()
@@ -226,12 +232,28 @@ class TubeStreamReader(
             return self._plan(spans)
 
     def commit(self, end: dict[str, Any]) -> None:
+        if self._has_ended:
+            return
         with connection.plain_errors():
             self._owned().acknowledge(self._begin(end))
 
-    def stop(self) -> None:
+    def _end(self, position: int) -> None:
+        """Acknowledge all of a run with ``availableNow`` and give the lanes back.
+
+        Spark looks once more when all is read, and kills the process of the reader without `stop`.
+        """
+        if not self._has_ended:
+            self._owned().acknowledge(position)
+            self._leave()
+            self._has_ended = True
+
+    def _leave(self) -> None:
         if self._lanes:
             self._lanes.leave()
+            self._lanes = None
+
+    def stop(self) -> None:
+        self._leave()
         if self._arrivals:
             self._arrivals.close()
 
