@@ -42,8 +42,8 @@ select e.relation, e.shard, e.op, k.key, e.payload::text as payload, e.control,
  where {chosen}"""
 _BARE = "unnest(e.keys) k (key)"
 _ENRICHED = """(
-    select d.key, d.document::text as document
-      from trunkline.tube_enrich(
+    select d.key, d.document
+      from trunkline.tube_enrich_text(
              e.attachment, e.keys, array_fill(e.shard, array[cardinality(e.keys)])) d
      where e.attachment is not null
     union all
