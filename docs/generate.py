@@ -114,7 +114,7 @@ THEMES = {
         "local_replication_topology namespace_put policy_put policy_drop policies",
         "How it stands": "status held",
         "What others ask of an instance": "hello copy_begin copy export confirm digest bucket",
-        "What a puller does with it": "pulled apply heard begin_anew make_whole",
+        "What a puller does with it": "pulled witness apply heard begin_anew make_whole",
         "Duties of maintain()": "expire release forget",
     },
     "core": {
@@ -125,7 +125,7 @@ THEMES = {
         "Leases": "lease_renew lease_ttl lease_rest lease_end lease_list",
         "Presence": "lease_key lease_attend lease_watch",
         "Owners": "owner_take owner_release owner_of",
-        "History": "incarnation",
+        "History": "incarnation incarnation_begin",
         "Versions": "compatibility",
         "Upkeep": "maintain duty_list ring_list doctor_blockers rings_rotate leases_expire",
         "For capabilities: rings": "_ring_create _ring_current _ring_rotate _ring_free _ring_grow",

@@ -147,6 +147,22 @@ def uninstall(invocation: Invocation, yes: Yes = False) -> None:
     say(f"The schema is gone, with {tables} tables.")
 
 
+@command(app, example="trunkline db restored --yes")
+def restored(invocation: Invocation, yes: Yes = False) -> None:
+    """Begin another incarnation: the files of the server were replaced by an older copy.
+
+    A snapshot of the volume or a copied data directory changes nothing that the server could
+    recognise. Positions, tokens and checkpoints from after the copy are refused from now on.
+    """
+    from trunkline.core.telemetry import redact
+
+    with invocation.target() as target:
+        ask(f"Begin another incarnation of the server of {redact(target.dsn)}?", yes=yes)
+    with invocation.session() as session:
+        number = session.run(_setting("incarnation_begin"))
+    say(f"Incarnation {number} has begun.")
+
+
 @command(config, "get", example="trunkline db config get lease.ttl", reads=True)
 def config_get(
     invocation: Invocation,

@@ -122,6 +122,8 @@ class Hello:
     clock: int
     pulled: int | None
     """Up to where it has everything of the one who asks, as far as it can tell."""
+    word_back: dict[str, Any] | None = None
+    """What it knows of the one who asks, for `pull_calls.witness`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,10 @@ class Pulled:
     clock: int
     waiting: int = 0
     """Keys that wait here for a lock, of every peer."""
+    word: dict[str, Any] | None = None
+    """What this instance knows of the other, for `pull_calls.hello`."""
+    start: str | None = None
+    """The present start of the server here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,26 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 
-def hello(instance: str) -> Call[Hello]:
-    """What another instance says of itself to one that pulls from it."""
-    return Call("kv_hello", {"instance": instance}, one(Hello), safe_to_repeat=True)
+def hello(instance: str, word: Mapping[str, Any]) -> Call[Hello]:
+    """What another instance says of itself to one that pulls from it and says what it knows."""
+    return Call(
+        "kv_hello",
+        {"instance": instance, "word": json.dumps(word)},
+        one(Hello),
+        safe_to_repeat=True,
+        types={"word": "jsonb"},
+    )
+
+
+def witness(instance: str, word: Mapping[str, Any]) -> Call[bool]:
+    """Compare this copy with what another instance knows of it; whether it went back."""
+    return Call(
+        "kv_witness",
+        {"instance": instance, "word": json.dumps(word)},
+        scalar,
+        safe_to_repeat=True,
+        types={"word": "jsonb"},
+    )
 
 
 def copy_begin(instance: str, origin: int) -> Call[int]:

@@ -7,7 +7,9 @@ works. What it passes on is text: Python does not look at keys.
 Lives: a copy that was restored, failed over or forgotten begins a new life, copies everything again
 and learns which of its keys were deleted meanwhile (`kv_make_whole`). When the *other* begins a new
 life, what it numbered since it began is read again; until it is whole, the state notes as ``sure``
-up to where we had everything of the life before: it may ask. See docs/explanation/converging.md.
+up to where we had everything of the life before: it may ask. Each greeting compares what both know
+of each other, so that a server whose files were replaced by older ones begins a new life before
+anything is read from it or applied to it. See docs/explanation/converging.md.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trunkline.core import telemetry
 from trunkline.core.db import AsyncDb
@@ -34,9 +36,11 @@ from trunkline.kv import pull_calls as calls
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from trunkline.core.calls import Call
     from trunkline.core.lease import ProcessLease
     from trunkline.kv.models import Digest, Hello, KvPeer, Pulled
 
+T = TypeVar("T")
 logger = telemetry.get_logger(__name__)
 
 _MOST = 2_000  # keys or changes at a time; fewer after the server said that it is too much
@@ -156,14 +160,15 @@ class Puller(Service):
         if hello.origin == mine.life:
             await self._tell_apart(mine.life)
             return None
-        place = Place(epoch, mine.life, mine.clock, mine.up_to or 0, mine.state or {})
+        state = {**mine.state, "start": mine.start} if mine.state else {}
+        place = Place(epoch, mine.life, mine.clock, mine.up_to or 0, state)
         if place.state.get("life") != mine.life:
-            await self._begin_copy(place, hello)
+            await self._begin_copy(place, hello, mine.start)
         elif place.state["origin"] != hello.origin:
             if place.state["copied"]:
                 self._follow_life(place, hello)
             else:
-                await self._begin_copy(place, hello)
+                await self._begin_copy(place, hello, mine.start)
         elif hello.whole:
             place.state.pop("sure", None)
         self._place = place
@@ -178,7 +183,7 @@ class Puller(Service):
     async def _greet(self, *, is_level: bool = False) -> tuple[Hello, Pulled]:
         """Hear what the other says of itself, and by how much the clock here is ahead of its."""
         before = await self._db.run(calls.pulled(self.peer.instance))
-        hello = await self._remote.run(calls.hello(self._here))
+        hello = await self._remote.run(calls.hello(self._here, before.word or {}))
         mine = await self._db.run(calls.pulled(self.peer.instance))
         skew = timedelta(microseconds=(before.clock + mine.clock) // 2 - hello.clock)
         await self._db.run(
@@ -190,6 +195,9 @@ class Puller(Service):
                 skew=skew,
             )
         )
+        if await self._db.run(calls.witness(self.peer.instance, hello.word_back or {})):
+            logger.warning("kv server went back: a new life begins", instance=self.peer.instance)
+            mine = await self._db.run(calls.pulled(self.peer.instance))
         self._greeted_at = time.monotonic()
         return hello, mine
 
@@ -201,11 +209,12 @@ class Puller(Service):
         if hello.whole:
             del place.state["sure"]
 
-    async def _begin_copy(self, place: Place, hello: Hello) -> None:
+    async def _begin_copy(self, place: Place, hello: Hello, start: str | None) -> None:
         place.up_to = await self._remote.run(calls.copy_begin(self._here, place.life))
         place.state = {
             "origin": hello.origin,
             "life": place.life,
+            "start": start,
             "copied": False,
             "after": ["", ""],
             "seen": hello.pulled if hello.whole else None,
@@ -221,18 +230,17 @@ class Puller(Service):
 
     async def _copy(self, place: Place) -> int:
         namespace, key = place.state["after"]
-        try:
-            part = await self._remote.run(
-                calls.copy(
-                    self._here,
-                    place.life,
-                    (namespace, key),
-                    scope=self.peer.scope,
-                    max_keys=self._most,
-                )
-            )
-        except PositionTrimmed:
-            await self._left_behind(place)
+        part = await self._read(
+            place,
+            calls.copy(
+                self._here,
+                place.life,
+                (namespace, key),
+                scope=self.peer.scope,
+                max_keys=self._most,
+            ),
+        )
+        if part is None:
             return 1
         state = {**place.state, "after": [part.last_namespace, part.last_key]}
         if part.last_namespace is None:
@@ -242,18 +250,17 @@ class Puller(Service):
         return 1
 
     async def _follow(self, place: Place) -> int:
-        try:
-            told = await self._remote.run(
-                calls.export(
-                    self._here,
-                    place.life,
-                    place.up_to,
-                    scope=self.peer.scope,
-                    max_changes=self._most,
-                )
-            )
-        except PositionTrimmed:
-            await self._left_behind(place)
+        told = await self._read(
+            place,
+            calls.export(
+                self._here,
+                place.life,
+                place.up_to,
+                scope=self.peer.scope,
+                max_changes=self._most,
+            ),
+        )
+        if told is None:
             return 1
         if told.life != place.state["origin"]:  # it was restored, or failed over
             self._place = None
@@ -264,19 +271,29 @@ class Puller(Service):
         await self._tell(place, told.head, moved)
         return moved
 
+    async def _read(self, place: Place, call: Call[T]) -> T | None:
+        """Read from the other; None when the place has to be found again."""
+        try:
+            return await self._remote.run(call)
+        except PositionTrimmed:
+            await self._left_behind(place)
+        except Conflict:  # its server has started since: greet it first
+            self._place = None
+        return None
+
     async def _left_behind(self, place: Place) -> None:
         """What follows has left: copy anew, in a new life if it was we who were forgotten."""
         self._place = None
-        hello = await self._remote.run(calls.hello(self._here))
-        noted = (await self._db.run(calls.pulled(self.peer.instance))).state or {}
-        if place.state["origin"] != hello.origin:  # it has begun a new life: look again
+        hello, mine = await self._greet()
+        noted = mine.state or {}
+        if place.state["origin"] != hello.origin or place.life != mine.life:  # look again
             return
         if noted.get("origin") == hello.origin and self.peer.scope == "all":
             logger.warning("kv forgotten by a peer, begins anew", instance=self.peer.instance)
             await self._db.run(calls.begin_anew(place.life))
             return
         sure = place.state.get("sure")
-        await self._begin_copy(place, hello)
+        await self._begin_copy(place, hello, mine.start)
         if not hello.whole:
             place.state["sure"] = sure
         await self._apply(place, place.up_to, place.state, "[]")

@@ -37,6 +37,7 @@ begin
   if total = 0 and last.xid_space = space then
     return 0;
   end if;
+  if current_setting('synchronous_commit') = 'off' then perform trunkline._durably(); end if;  -- readers keep its positions
   insert into trunkline.tick (slot, sequence, tick, first_position, n, xid_space, spaces_before, snapshot, xids, seqs, tags, at)
   select trunkline._ring_current('tick'), _tick_take.sequence, coalesce(last.tick, 0) + 1 + part,
          coalesce(last.first_position + last.n, 1) + part * chunk, least(chunk, total - part * chunk), space,

@@ -2,7 +2,7 @@
    comes to the same.  Waits for no transaction of a client: a key that an open transaction holds waits in kv_held, stored with the position, and kv_release() applies it later.
    Returns how many keys changed, how many wait for their time (held) and for a lock (waiting), and the clock: what is read from now on may be applied with
    that as read_at.  Locks: the cursor kv:from:<instance>, the keys; each for 5 seconds at most.  Errors: TL409 read too long ago (read_at by the clock of this server, as
-   kv_pulled() returned it): a key that was forgotten since could come back.  TL422 what are no states.  TL423 another process owns kv:from:<instance>, checked last. */
+   kv_pulled() returned it): a key that was forgotten since could come back; or read before the server started (start in state).  TL422 what are no states.  TL423 another process owns kv:from:<instance>, checked last. */
 create or replace function trunkline.kv_apply(instance text, epoch bigint, up_to bigint, state jsonb, states jsonb, read_at bigint, out applied int, out held int, out waiting int, out clock bigint)
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
 declare
@@ -10,6 +10,8 @@ declare
 begin
   if trunkline._kv_clock() - read_at > greatest(extract(epoch from trunkline._setting('kv.dead_keep')::interval) / 2, 10) * 1000000 then
     perform trunkline._raise('TL409', 'this was read too long ago.', 'Read it again.');
+  elsif state ->> 'start' <> extract(epoch from pg_postmaster_start_time())::text then
+    perform trunkline._raise('TL409', 'this server has started since this was read.', 'Say kv_hello() to the other instance and read it again.');
   elsif state is null or (state ->> 'origin') is null or up_to is null or read_at is null or jsonb_typeof(states) is distinct from 'array' then
     perform trunkline._raise('TL422', 'what is applied has a position, a state with the origin, a list of keys, and when it was read.');
   end if;

@@ -12,7 +12,8 @@ begin
   if after_position is null or after_position < 0 or prefix is null or max_changes is null or max_changes < 1 then
     perform trunkline._raise('TL422', 'a position is a number from 0, prefix is a text, max_changes is at least 1.');
   elsif after_position > head then
-    perform trunkline._raise('TL410', format('position %s is not of this history, which ends at %s.', after_position, head), '', jsonb_build_object('last', head));
+    perform trunkline._raise('TL410', format('position %s is not of this history, which ends at %s.', after_position, head),
+      'The server was restored. If its files were replaced by an older copy, run incarnation_begin().', jsonb_build_object('last', head));
   elsif after_position < head then
     select min(r.up_to), max(r.up_to) into first, last from trunkline._sequence_rows('kv_change', after_position + 1, max_changes) r;
     if first is distinct from after_position + 1 then

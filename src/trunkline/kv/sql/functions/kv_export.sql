@@ -5,13 +5,15 @@ create or replace function trunkline.kv_export(instance text, origin bigint, aft
 returns table (life bigint, up_to bigint, head bigint, states jsonb)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
+  present trunkline.kv_life;
   first bigint;
 begin
   perform trunkline._kv_follower_check(instance, origin);
   if after_position is null or after_position < 0 or max_changes is null or max_changes < 1 or scope is null or scope not in ('all', 'parade') then
     perform trunkline._raise('TL422', 'a position is a number from 0, max_changes is at least 1, scope is all or parade.');
   end if;
-  select l.origin into life from trunkline.kv_life l join trunkline._incarnation_present() i on i.incarnation = l.incarnation order by l.life desc limit 1;
+  select l.* into present from trunkline.kv_life l join trunkline._incarnation_present() i on i.incarnation = l.incarnation order by l.life desc limit 1;
+  life := present.origin;
   head := trunkline.kv_head();
   if after_position >= head then
     up_to := after_position;
@@ -29,7 +31,8 @@ begin
     select f.namespace, f.key, max(f.up_to) as up_to from found f
      where f.via <> kv_export.origin and (scope = 'all' or f.namespace = 'parade') group by f.namespace, f.key),
   told as materialized (
-    select w.up_to, trunkline._kv_state(e) as state from wanted w join trunkline.kv_entry e on e.namespace = w.namespace and e.key = w.key),
+    select w.up_to, trunkline._kv_state(e) as state from wanted w join trunkline.kv_entry e on e.namespace = w.namespace and e.key = w.key
+     where present.whole is not false or not trunkline._kv_doubtful(e, present)),
   counted as (
     select t.up_to, t.state, sum(pg_column_size(t.state)) over (order by t.up_to) - pg_column_size(t.state) as bytes_before from told t)
   select (select min(f.up_to) from found f),

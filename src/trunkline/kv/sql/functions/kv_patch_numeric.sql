@@ -55,7 +55,7 @@ begin
    where c.namespace = kv_patch_numeric.namespace and c.key = kv_patch_numeric.key and c.version > c.gone_version
      and (c.field = any (removed) or entry.counted_until is null or entry.counted_until <= clock_timestamp());
   insert into trunkline.kv_counter as c (namespace, key, field, origin, generation, version, sum)
-  select kv_patch_numeric.namespace, kv_patch_numeric.key, f.key, life.origin, now_stamp, now_stamp, f.value::numeric
+  select kv_patch_numeric.namespace, kv_patch_numeric.key, f.key, trunkline._kv_counter_origin(life), now_stamp, now_stamp, f.value::numeric
     from jsonb_each(offsets) f where jsonb_typeof(f.value) = 'number' order by f.key
   on conflict on constraint kv_counter_pkey do update set version = excluded.version, sum = c.sum + excluded.sum;
   if document ?| removed then

@@ -8,7 +8,7 @@ begin
   if not exists (select from trunkline.kv_life) then
     return 0;  -- nothing was ever written
   end if;
-  perform trunkline._kv_life();
+  perform trunkline._kv_start();
   numbered := trunkline._tick_take('kv_change');
   if numbered > 0 then
     perform pg_notify('trunkline', 'kv:');

@@ -24,7 +24,7 @@ begin
     perform trunkline._log_missing(topic, part.partition);
   elsif from_offset > tail + 1 then
     perform trunkline._raise('TL410', format('partition %s of "%s" ends at %s, asked for %s.', part.partition, topic, tail, from_offset),
-      format('The next message gets offset %s: start there, or from "latest". If the offset existed before, the server was restored from a backup.', tail + 1),
+      format('The next message gets offset %s: start there, or from "latest". If the offset existed before, the server was restored from a backup. If an older copy of its files was put in place, run incarnation_begin().', tail + 1),
       jsonb_build_object('topic', topic, 'partition', part.partition, 'last', tail, 'cut', tail, 'asked', from_offset));
   end if;
   if incarnation is not null and from_offset = part.first_offset then  -- what lies before it is archived, or gone
