@@ -250,7 +250,7 @@ class Puller(Service):
         return 1
 
     async def _follow(self, place: Place) -> int:
-        told = await self._read(
+        changes = await self._read(
             place,
             calls.export(
                 self._here,
@@ -260,15 +260,15 @@ class Puller(Service):
                 max_changes=self._most,
             ),
         )
-        if told is None:
+        if changes is None:
             return 1
-        if told.life != place.state["origin"]:  # it was restored, or failed over
+        if changes.life != place.state["origin"]:  # it was restored, or failed over
             self._place = None
             return 0
-        moved = told.up_to - place.up_to
+        moved = changes.up_to - place.up_to
         if moved:
-            await self._apply(place, told.up_to, place.state, told.states)
-        await self._tell(place, told.head, moved)
+            await self._apply(place, changes.up_to, place.state, changes.states)
+        await self._tell(place, changes.head, moved)
         return moved
 
     async def _read(self, place: Place, call: Call[T]) -> T | None:
