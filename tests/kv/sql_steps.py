@@ -29,8 +29,8 @@ SWEEP = f"""
 {"".join(f"delete from trunkline.kv_{name};" for name in KEPT)}
 delete from trunkline.owner where resource like 'kv:%%';
 delete from trunkline.lease;
-update trunkline.kv_clock set floor = 0, ahead = null, stale_at = null
- where floor <> 0 or ahead is not null or stale_at is not null;
+update trunkline.kv_clock set floor = 0, lead = 0, ahead = null, stale_at = null
+ where floor <> 0 or lead <> 0 or ahead is not null or stale_at is not null;
 update trunkline.config set value = default_value where value <> default_value;
 delete from trunkline.cursor c using trunkline.cursor_key k
  where k.cursor_id = c.cursor_id and k.resource like 'kv:%%';

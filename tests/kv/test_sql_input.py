@@ -35,6 +35,7 @@ def unchanged(session: Session) -> Iterator[int]:
     put(session, "k", {"a": 1, "word": "x"})
     patch(session, {"n": 1}, "counted")
     put(session, "number", 5)
+    session.execute("select trunkline.kv_hello('a/s')")
     session.execute("select trunkline.kv_copy_begin('a/s', 7)")
     tick(session)
     before = ask(session, f"select {FINGERPRINT}")

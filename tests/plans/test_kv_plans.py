@@ -50,6 +50,7 @@ def session(explaining: Session) -> Session:
     for zone in "ab":
         explaining.execute("select trunkline.kv_instance_put(%s, 's', 'dbname=x')", [zone])
     explaining.execute("select trunkline.kv_instance_here('a', 's')")
+    explaining.execute("select trunkline.kv_hello('b/s')")
     explaining.execute("select trunkline.kv_copy_begin('b/s', 7)")
     put(explaining, "k", 1)
     patch(explaining, {"n": 1}, "n")

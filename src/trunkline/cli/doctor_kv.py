@@ -66,15 +66,27 @@ def check_whole(connection: psycopg.Connection[Any]) -> Iterator[Finding]:
 def _clock(connection: psycopg.Connection[Any], peers: list[KvStatus]) -> Iterator[Finding]:
     from trunkline.core.doctor import Finding, State, duration_text
 
-    known = [peer.skew for peer in peers if peer.skew is not None and peer.state != "away"]
     row = connection.execute("select trunkline.config_get('kv.max_skew')::interval").fetchone()
-    if known and row and min(known) > row[0]:
+    most = row[0] if row else timedelta.max
+    known = {peer.instance: peer.skew for peer in peers if peer.skew and peer.state != "away"}
+    ahead = [skew for skew in known.values() if skew > most]
+    wrong = {name: skew for name, skew in known.items() if abs(skew) > most}
+    if len(ahead) * 2 > len(known) + 1:
         yield Finding(
             "kv",
             State.FAIL,
-            f"the clock of this server is {duration_text(min(known))} ahead of every peer:"
+            f"the clock of this server is {duration_text(min(ahead))} ahead of most others:"
             " nothing can be written here",
             "Set the clock, or raise the setting kv.max_skew if the others are wrong.",
+        )
+    elif wrong:
+        name, skew = max(wrong.items(), key=lambda item: abs(item[1]))
+        yield Finding(
+            "kv",
+            State.WARN,
+            f"the clock of this server is {duration_text(abs(skew))}"
+            f" {'ahead of' if skew > timedelta() else 'behind'} that of {name}; both zones write",
+            "Set the clock that is wrong.",
         )
 
 

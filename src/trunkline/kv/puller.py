@@ -46,7 +46,7 @@ logger = telemetry.get_logger(__name__)
 _MOST = 2_000  # keys or changes at a time; fewer after the server said that it is too much
 _CONNECT_WITHIN = 3.0  # seconds
 _ROUNDS = 50  # in one run
-_GREET_EVERY = 60.0  # seconds between greetings of a peer that has nothing new
+_GREET_EVERY = 60.0  # seconds between greetings of a peer
 _COMPARE_EVERY = 3600.0  # seconds
 _KEYS_PER_PART = 1_000
 _TOO_MUCH = {"57014", "53200", "54000", "54001"}  # time, memory, a limit, the stack
@@ -322,7 +322,10 @@ class Puller(Service):
         """Say how far we are: here, and to the other one, which may then forget."""
         is_level = place.up_to >= head
         now = time.monotonic()
-        if moved:
+        if now - self._greeted_at > _GREET_EVERY:
+            await self._greet(is_level=is_level)
+            self._place = None  # begin again: the other may be whole by now, or another life
+        elif moved:
             await self._db.run(
                 calls.heard(
                     self.peer.instance,
@@ -331,9 +334,6 @@ class Puller(Service):
                     is_level=is_level,
                 )
             )
-        elif now - self._greeted_at > _GREET_EVERY:
-            await self._greet(is_level=is_level)
-            self._place = None  # begin again: the other may be whole by now, or another life
         else:
             mine = await self._db.run(calls.pulled(self.peer.instance))
             place.read_at, place.waiting = mine.clock, mine.waiting > 0

@@ -1,4 +1,4 @@
-/* How far this clock is ahead of every peer, where that is too far and was heard within five minutes; NULL otherwise.  What was noted by a clock
+/* How far this clock is ahead of most others, where that is too far and was heard within five minutes; NULL otherwise.  What was noted by a clock
    that has been set back since does not hold. */
 create or replace function trunkline._kv_ahead()
 returns interval language sql stable as $$

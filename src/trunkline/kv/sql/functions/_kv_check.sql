@@ -32,7 +32,7 @@ begin
     perform trunkline._raise('TL422', 'a value has at most 200 levels of arrays and objects in each other, got more.');
   end if;
   if ahead is not null then
-    perform trunkline._raise('TL409', format('the clock of this server is %s ahead of every peer: nothing is stamped until it is right.', ahead),
+    perform trunkline._raise('TL409', format('the clock of this server is %s ahead of most others: nothing is stamped until it is right.', ahead),
       'Set the clock, or raise the setting kv.max_skew if the others are wrong.');
   end if;
 end $$;

@@ -16,7 +16,7 @@ begin
   if keep <= interval '0' then
     perform trunkline._raise('TL422', format('a ttl is above 0, got %s.', keep));
   end if;
-  return clock_timestamp() + keep;
+  return trunkline._kv_time() + keep;
 exception when datetime_field_overflow then
   perform trunkline._raise('TL422', format('a ttl of %s ends beyond all times.', keep));
 end $$;

@@ -4,7 +4,7 @@
 create or replace function trunkline._kv_take_in(states jsonb, via bigint, out applied int, out held int, out waiting int)
 language plpgsql as $$
 declare
-  latest bigint := trunkline._kv_clock() + trunkline._kv_skew();
+  latest bigint := trunkline._kv_now() + trunkline._kv_skew();
   early jsonb := jsonb_path_query_array(states, '$[*] ? (@.stamp > $latest || @.counted_stamp > $latest)', jsonb_build_object('latest', latest));
   locked jsonb := '[]';
 begin

@@ -11,14 +11,15 @@ returns table (key text, answer text) language plpgsql set plan_cache_mode = for
 declare
   life trunkline.kv_life := trunkline._kv_life();
   floor bigint := (select c.floor from trunkline.kv_clock c);
-  lowest bigint := greatest(trunkline._kv_clock(), floor + 1);
+  now_ bigint := trunkline._kv_now();
+  lowest bigint := greatest(now_, floor + 1);
   known boolean;
   counted text;
   written text[];
   answered text[];
   answers text[];
 begin
-  if stamp is not null and (stamp > trunkline._kv_clock() + trunkline._kv_skew() or stamp <= 0) then
+  if stamp is not null and (stamp > now_ + trunkline._kv_skew() or stamp <= 0) then
     perform trunkline._raise('TL422', format('a stamp counts microseconds since 1970 and is not in the future by more than kv.max_skew, got %s.', stamp));
   elsif if_version <> '' and if_version !~ '^[0-9]{1,19}-[0-9]{1,19}(-[0-9a-f]{16})?$' then
     perform trunkline._raise('TL422', format('a version is what a read answered, or nothing for a key that must not be there, got "%s".', left(if_version, 80)));
@@ -33,7 +34,7 @@ begin
       select e.key, s.lives, if_version is null or if_version = case when s.lives then trunkline._kv_version(e) else '' end as fits
         from (select distinct u.key from unnest(keys) u (key)) k
         cross join lateral (select e.* from trunkline.kv_entry e where e.namespace = _kv_write.namespace and e.key = k.key offset 0) e
-        cross join lateral (select trunkline._kv_value(e, clock_timestamp()) is not null as lives) s),
+        cross join lateral (select trunkline._kv_value(e, case when e.dead_at is null then now() else trunkline._kv_time() end) is not null as lives) s),
     put as (
       insert into trunkline.kv_entry as e (namespace, key, value, stamp, origin, expires_at, counted_stamp, dead_at, xid_space, xid)
       select _kv_write.namespace, g.key, g.value, coalesce(_kv_write.stamp, lowest), life.origin, _kv_write.expires_at, coalesce(_kv_write.stamp, lowest),

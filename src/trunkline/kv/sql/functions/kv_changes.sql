@@ -4,6 +4,7 @@ create or replace function trunkline.kv_changes(namespace text, after_position b
 returns table (up_to bigint, key text, value jsonb, version text, expires_at timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
+  now_ timestamptz := trunkline._kv_time();
   head bigint := trunkline.kv_head();
   first bigint;
   last bigint;
@@ -24,7 +25,7 @@ begin
       with found as materialized (  -- changes by their numbers: never all of them, to be sifted by key
         select r.up_to, c.namespace, c.key from trunkline._sequence_rows('kv_change', after_position + 1, max_changes) r
           left join trunkline.kv_change c on c.xid = r.xid and c.seq = r.seq)
-      select w.up_to, w.key, trunkline._kv_value(e, statement_timestamp()), trunkline._kv_version(e), e.dead_at
+      select w.up_to, w.key, trunkline._kv_value(e, now_), trunkline._kv_version(e), e.dead_at
         from (select f.key, max(f.up_to) as up_to from found f
                where f.namespace = kv_changes.namespace and left(f.key, length(prefix)) = prefix group by f.key) w
         left join trunkline.kv_entry e on e.namespace = kv_changes.namespace and e.key = w.key

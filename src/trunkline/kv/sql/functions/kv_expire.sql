@@ -1,5 +1,5 @@
 /* A duty of maintain(): end what was counted for keys that have expired, so that it cannot count again; a thousand keys at a time.  Not before
-   kv.dead_keep has passed: what another zone did in time to keep them alive may still be on its way.  Not while this clock is ahead of every peer.
+   kv.dead_keep has passed: what another zone did in time to keep them alive may still be on its way.  Not while this clock is ahead of most others.
    Reads never show an expired key, whether this ran or not.  Returns whether there is more. */
 create or replace function trunkline.kv_expire()
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp

@@ -12,7 +12,7 @@ begin
     perform trunkline._kv_namespace_check(namespace);
     return null;
   end if;
-  return trunkline._kv_value(entry, clock_timestamp());
+  return trunkline._kv_value(entry, case when entry.dead_at is null then now() else trunkline._kv_time() end);
 end $$;
 comment on function trunkline.kv_get(text, text) is 'The value of a key.';
 select trunkline._access('kv_get(text, text)', 'reader');

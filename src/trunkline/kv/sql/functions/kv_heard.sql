@@ -1,10 +1,9 @@
 /* Note what is known of another instance: how far it is, whether everything of it is here, by how much this clock is ahead of its, or why it could not be reached.  Written when it says
-   something new, at most once in ten seconds otherwise.  A clock that is too far ahead of every peer stamps nothing. */
+   something new, at most once in ten seconds otherwise.  With skew the clocks are judged: see _kv_clocks_judge(). */
 create or replace function trunkline.kv_heard(instance text, origin bigint default null, head bigint default null, is_level boolean default false, skew interval default null, error text default null)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   most interval := trunkline._setting('kv.max_skew');
-  least_ahead interval;
 begin
   insert into trunkline.kv_peer as p (instance, origin, head, level_at, skew, heard_at, error, failed_at)
   values (kv_heard.instance, kv_heard.origin, kv_heard.head, case when is_level then clock_timestamp() end, kv_heard.skew,
@@ -15,12 +14,9 @@ begin
     failed_at = coalesce(excluded.failed_at, p.failed_at)
    where excluded.error is distinct from p.error or coalesce(excluded.origin <> p.origin, p.origin is null) or coalesce(excluded.head > p.head, p.head is null)
       or p.level_at is null and excluded.level_at is not null
-      or (excluded.skew > most) <> coalesce(p.skew > most, false) or coalesce(greatest(p.heard_at, p.failed_at) < clock_timestamp() - interval '10 seconds', true);
+      or coalesce(excluded.skew - p.skew not between interval '-10 milliseconds' and '10 milliseconds', excluded.skew is not null) or coalesce(greatest(p.heard_at, p.failed_at) < clock_timestamp() - interval '10 seconds', true);
   if skew is not null then
-    select min(p.skew) into least_ahead from trunkline.kv_peer p join trunkline.kv_local_replication_topology() t on t.instance = p.instance
-     where p.heard_at > clock_timestamp() - interval '5 minutes' and p.skew is not null;
-    update trunkline.kv_clock c set ahead = case when least_ahead > most then least_ahead end, ahead_at = clock_timestamp()
-     where c.ahead is not null or least_ahead > most;
+    perform trunkline._kv_clocks_judge(most);
   end if;
 end $$;
 comment on function trunkline.kv_heard(text, bigint, bigint, boolean, interval, text) is 'Note what is known of another instance.';

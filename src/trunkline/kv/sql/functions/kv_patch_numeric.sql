@@ -7,6 +7,8 @@ returns text language plpgsql security definer set search_path = pg_catalog, pg_
 declare
   life trunkline.kv_life := trunkline._kv_life();
   until timestamptz;
+  now_ bigint;
+  time_ timestamptz;
   entry trunkline.kv_entry;
   document jsonb;
   removed text[];
@@ -40,20 +42,22 @@ begin
     values (kv_patch_numeric.namespace, kv_patch_numeric.key, 0, 0, 'epoch', life.xid_space, pg_current_xact_id())
     on conflict on constraint kv_entry_pkey do nothing;
   end loop;
-  shown := trunkline._kv_value(entry, clock_timestamp());
+  now_ := trunkline._kv_now();  -- after the wait for the lock
+  time_ := to_timestamp(now_ / 1000000.0);
+  shown := trunkline._kv_value(entry, time_);
   if jsonb_typeof(shown) <> 'object' then
     perform trunkline._raise('TL422', format('numbers are added to the fields of an object, the value of "%s" is of type %s.', left(key, 80), jsonb_typeof(shown)));
   end if;
-  document := case when entry.expires_at <= clock_timestamp() then null else entry.value end;
+  document := case when entry.expires_at <= time_ then null else entry.value end;
   select f.key into fault from jsonb_each(offsets) f where jsonb_typeof(f.value) = 'number' and not trunkline._kv_addable(document -> f.key) limit 1;
   if found then
     perform trunkline._raise('TL422', format('field "%s" holds %s, to which no number can be added.', fault, left((document -> fault)::text, 80)));
   end if;
-  now_stamp := greatest(trunkline._kv_clock(), (select c.floor + 1 from trunkline.kv_clock c), greatest(entry.stamp, entry.counted_stamp) + 1);
+  now_stamp := greatest(now_, (select c.floor + 1 from trunkline.kv_clock c), greatest(entry.stamp, entry.counted_stamp) + 1);
   removed := array(select f.key from jsonb_each(offsets) f where jsonb_typeof(f.value) = 'null');
   update trunkline.kv_counter c set gone_version = c.version, gone_sum = c.sum
    where c.namespace = kv_patch_numeric.namespace and c.key = kv_patch_numeric.key and c.version > c.gone_version
-     and (c.field = any (removed) or entry.counted_until is null or entry.counted_until <= clock_timestamp());
+     and (c.field = any (removed) or entry.counted_until is null or entry.counted_until <= time_);
   insert into trunkline.kv_counter as c (namespace, key, field, origin, generation, version, sum)
   select kv_patch_numeric.namespace, kv_patch_numeric.key, f.key, trunkline._kv_counter_origin(life), now_stamp, now_stamp, f.value::numeric
     from jsonb_each(offsets) f where jsonb_typeof(f.value) = 'number' order by f.key

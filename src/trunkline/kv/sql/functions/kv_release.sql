@@ -3,7 +3,7 @@
 create or replace function trunkline.kv_release()
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  latest bigint := trunkline._kv_clock() + trunkline._kv_skew();
+  latest bigint := trunkline._kv_now() + trunkline._kv_skew();
   since timestamptz := '-infinity';
   more boolean := false;
   peer bigint;

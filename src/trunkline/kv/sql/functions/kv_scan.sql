@@ -4,6 +4,7 @@ create or replace function trunkline.kv_scan(namespace text, prefix text default
 returns table (key text, value jsonb, version text, expires_at timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare
+  now_ timestamptz := trunkline._kv_time();
   beyond text := trunkline._kv_beyond(prefix);
 begin
   if prefix is null or after_key is null or max_keys is null or max_keys < 1 then
@@ -12,7 +13,7 @@ begin
   perform trunkline._kv_namespace_check(namespace);
   return query
     select f.key, f.shown, f.version, f.dead_at
-      from (select e.key, trunkline._kv_value(e, statement_timestamp()) as shown, trunkline._kv_version(e) as version, e.dead_at
+      from (select e.key, trunkline._kv_value(e, now_) as shown, trunkline._kv_version(e) as version, e.dead_at
               from trunkline.kv_entry e
              where e.namespace = kv_scan.namespace and e.key >= prefix and e.key > after_key
                and left(e.key, length(prefix)) = prefix
