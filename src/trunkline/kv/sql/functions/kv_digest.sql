@@ -14,7 +14,7 @@ begin
            bit_xor(('x' || left(md5(concat_ws(' ', e.namespace, e.key, e.stamp, e.origin, e.counted_stamp, extract(epoch from e.counted_until), (
              select string_agg(concat_ws(' ', c.field, c.origin, c.generation, c.version, c.gone_version), ',' order by c.field collate "C", c.origin)
                from trunkline.kv_counter c where c.namespace = e.namespace and c.key = e.key))), 16))::bit(64)::bigint)
-      from trunkline.kv_entry e where e.dead_at is null or e.dead_at > now_
+      from trunkline.kv_entry e where (e.value is not null or e.counted_until is not null) and (e.dead_at is null or e.dead_at > now_)
      group by 1 order by 1;
 end $$;
 comment on function trunkline.kv_digest(int) is 'A number for every part of all living keys, to compare two copies by.';
