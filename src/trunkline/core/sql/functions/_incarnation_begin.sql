@@ -5,6 +5,7 @@ returns trunkline.incarnation language plpgsql as $$
 declare
   present trunkline.incarnation;
 begin
+  perform trunkline._lock_briefly();
   lock table trunkline.incarnation in share row exclusive mode;
   select i.* into present from trunkline.incarnation i order by i.incarnation desc limit 1;
   if present.incarnation is distinct from latest.incarnation then
