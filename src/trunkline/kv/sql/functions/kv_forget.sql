@@ -1,5 +1,5 @@
 /* A duty of maintain(): forget keys that have been dead for kv.dead_keep, when every peer has confirmed what this instance knows of them and was itself heard to the end since; a thousand at a time.
-   Peers that were not heard of for kv.peer_patience are not waited for: they begin anew.  But not before that was seen for ten minutes: it may be this server that was away, or its clock
+   Peers that were not heard of for kv.peer_patience are not waited for: they begin with a copy.  But not before that was seen for ten minutes: it may be this server that was away, or its clock
    that has jumped.  Nothing is forgotten while this clock is ahead of most others.  Returns whether there is more. */
 create or replace function trunkline.kv_forget()
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp
