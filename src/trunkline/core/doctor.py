@@ -292,7 +292,19 @@ def check_objects(connection: Connection) -> Iterator[Finding]:
             f"{counted(len(orphans), 'object')} without an owner: {', '.join(orphans[:3])}{more}",
             f"Name one: select trunkline.object_transfer('{orphans[0]}', 'role')",
         )
-    else:
+    (readers_see_all,) = connection.execute(
+        "select trunkline.config_get('broker.watch_open')::boolean"
+        " and exists (select from trunkline.broker_watched())"
+    ).fetchone() or (False,)
+    if readers_see_all:
+        yield Finding(
+            "objects",
+            State.WARN,
+            "every reader sees the events of watched tables",
+            "Grant SELECT on the tables to roles that read their events, then:"
+            " trunkline db config set broker.watch_open false",
+        )
+    if not orphans and not readers_see_all:
         yield Finding("objects", State.OK, "every object has an owner")
 
 

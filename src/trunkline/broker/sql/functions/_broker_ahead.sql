@@ -1,6 +1,7 @@
 /* What lies ahead of readers in lanes, each after a delivery, at most so many events of each: broker_fetch() says what the rows
    are.  place is that of the lane in the arrays.  Ticks and events are looked up for all of them together.  Readers who keep up
-   find everything in the current slot of deliveries, whose deliveries are later than all others: see _delivery_still(). */
+   find everything in the current slot of deliveries, whose deliveries are later than all others: see _delivery_still().
+   Events of watched tables are for roles that may read them: readers pass over others. */
 create or replace function trunkline._broker_ahead(readers trunkline.broker_handler[], lanes int[], after bigint[], most int[])
 returns table (place int, up_to bigint, event_position bigint, event_id bigint, topic text, key text, payload jsonb, metadata jsonb, at timestamptz, subscriptions bigint[], blocked boolean)
 language plpgsql stable set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -38,15 +39,25 @@ begin
           from ahead a where a.chosen is null or a.subscription = any (a.chosen)
          group by a.place, a.most, a.first, a.at_position) w
        where w.rank <= w.most),
+    found as materialized (
+      select w.place, w.number, w.at_position, w.subscriptions, e.event_id, e.topic, e.key, e.payload, e.metadata, e.at, e.watch
+        from wanted w left join trunkline._event_rows(array(select x.at_position from wanted x)) e on e.event_position = w.at_position),
+    senders as materialized (  -- a webhook gets what its owner may read
+      select l.place, trunkline._watch_readable(o.owner) as readable
+        from asked l join trunkline.object o on o.object = l.handler and o.kind = 'webhook' where o.owner is not null),
+    visible as (
+      select f.* from found f
+       where f.watch is null
+          or coalesce(f.watch = any ((select trunkline._watch_readable(trunkline._caller()))::int[]), true) and not exists (select from senders s where s.place = f.place and f.watch <> all (s.readable))),
     seen as (
-      select a.place, case when count(w.place) < a.most then a.number end as number, coalesce(max(w.number), 0) as given
+      select a.place, case when count(f.place) < a.most then a.number else max(f.number) end as number,
+             coalesce((select max(v.number) from visible v where v.place = a.place), 0) as given
         from (select h.place, h.most, max(h.number) as number from ahead h group by h.place, h.most) a
-        left join wanted w on w.place = a.place group by a.place, a.most, a.number)
-    select w.place::int, w.number, w.at_position, e.event_id, e.topic, e.key, e.payload, e.metadata, e.at, w.subscriptions,
-           l.ordering = 'strict' and e.key is not null and exists (
-             select from trunkline.broker_retry r where r.group_id = l.group_id and r.handler = l.handler and r.key = e.key)
-      from wanted w join asked l on l.place = w.place
-      left join trunkline._event_rows(array(select x.at_position from wanted x)) e on e.event_position = w.at_position
+        left join found f on f.place = a.place group by a.place, a.most, a.number)
+    select v.place::int, v.number, v.at_position, v.event_id, v.topic, v.key, v.payload, v.metadata, v.at, v.subscriptions,
+           l.ordering = 'strict' and v.key is not null and exists (
+             select from trunkline.broker_retry r where r.group_id = l.group_id and r.handler = l.handler and r.key = v.key)
+      from visible v join asked l on l.place = v.place
     union all
     select s.place::int, s.number, null, null, null, null, null, null, null, null, null from seen s where s.number > s.given
      order by 1, 2;

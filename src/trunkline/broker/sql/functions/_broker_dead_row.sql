@@ -4,7 +4,8 @@ returns trunkline.broker_retry language plpgsql stable as $$
 declare
   letter trunkline.broker_retry;
 begin
-  select r.* into letter from trunkline.broker_retry r where r.retry = _broker_dead_row.retry and r.status = 'dead';
+  select r.* into letter from trunkline.broker_retry r where r.retry = _broker_dead_row.retry and r.status = 'dead'
+     and (r.watch is null or coalesce(r.watch = any (trunkline._watch_readable(trunkline._caller())), true));
   if not found then
     perform trunkline._raise('TL404', format('there is no dead letter %s.', coalesce(retry::text, 'NULL')),
       'List what there is with broker_dead_list().', jsonb_build_object('retry', retry));

@@ -8,11 +8,11 @@ declare
 begin
   insert into trunkline.broker_retry as r
     (group_id, handler, lane, delivery, batch, status, attempts, errors, due_at,
-     event_id, event_position, topic, key, payload, metadata, at, subscriptions)
+     event_id, event_position, topic, key, payload, metadata, at, subscriptions, watch)
   select reader.group_id, reader.handler, _broker_set_aside.lane, d.delivery, _broker_set_aside.batch, _broker_set_aside.status,
          (error is not null)::int, case when error is null then '[]' else jsonb_build_array(error || '{"attempt": 1}') end,
          _broker_set_aside.due_at,
-         e.event_id, e.event_position, e.topic, e.key, e.payload, e.metadata, e.at, d.subscriptions
+         e.event_id, e.event_position, e.topic, e.key, e.payload, e.metadata, e.at, d.subscriptions, e.watch
     from trunkline._broker_deliveries(reader, _broker_set_aside.lane, deliveries) d
     join trunkline._event_rows(
       array(select p.event_position from trunkline._broker_deliveries(reader, _broker_set_aside.lane, deliveries) p)) e using (event_position)

@@ -12,6 +12,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     from trunkline.broker_retry r join trunkline.broker_group g using (group_id)
    where r.status = 'dead' and ($1 is null or g.group_name = $1) and ($2 is null or r.handler = $2)
      and g.group_name = any (trunkline._broker_groups_for(array(select a.group_name from trunkline.broker_group a)))
+     and (r.watch is null or coalesce(r.watch = any ((select trunkline._watch_readable(trunkline._caller()))::int[]), true))
    order by 10 desc, 1 desc;
 $$;
 comment on function trunkline.broker_dead_list(text, text) is 'Dead letters: events that handlers failed with for good.';

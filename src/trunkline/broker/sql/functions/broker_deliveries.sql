@@ -5,6 +5,7 @@ create or replace function trunkline.broker_deliveries(group_name text, from_del
 returns table (delivery bigint, subscription bigint, event_position bigint, event_id bigint, topic text, key text, payload jsonb, metadata jsonb, at timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
 declare
+  readable int[] := trunkline._watch_readable(trunkline._caller());
   present trunkline.broker_group := trunkline._broker_group_for(group_name, 'consume');
   ahead record;
   given bigint;
@@ -30,9 +31,11 @@ begin
     select a.number, a.subscription, e.event_position, e.event_id, e.topic, e.key, e.payload, e.metadata, e.at
       from unnest(ahead.numbers, ahead.subscriptions, ahead.positions) a (number, subscription, at_position)
       join trunkline._event_rows(ahead.positions) e on e.event_position = a.at_position
+     where e.watch is null or coalesce(e.watch = any (readable), true)
      order by a.number;
   get diagnostics given = row_count;
-  if given < coalesce(cardinality(ahead.numbers), 0) then
+  if given < coalesce(cardinality(ahead.numbers), 0)
+     and (select count(*) from trunkline._event_rows(ahead.positions)) < (select count(distinct p) from unnest(ahead.positions) p) then
     perform trunkline._event_left((select min(p) from unnest(ahead.positions) p));
   end if;
 end $$;

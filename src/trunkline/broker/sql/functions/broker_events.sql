@@ -8,6 +8,7 @@ create or replace function trunkline.broker_events(
 returns table (up_to bigint, event_id bigint, topic text, key text, payload jsonb, metadata jsonb, subscription bigint, at timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
+  readable int[] := trunkline._watch_readable(trunkline._caller());
   next_one bigint := greatest(from_position, 1);
   last_one bigint := least(to_position, trunkline.broker_head());
   missing int := max_events;
@@ -30,7 +31,7 @@ begin
     end if;
     return query
       select e.event_position, e.event_id, e.topic, e.key, e.payload, e.metadata, e.subscription, e.at
-        from trunkline._event_rows(places) e where topics is null or e.topic = any (topics) order by e.event_position;
+        from trunkline._event_rows(places) e where (topics is null or e.topic = any (topics)) and (e.watch is null or coalesce(e.watch = any (readable), true)) order by e.event_position;
     get diagnostics given = row_count;
     if given < cardinality(places) then
       select count(*) into there from trunkline._event_rows(places) e;

@@ -20,8 +20,8 @@ begin
   expression := wanted.expression;
   execute format('create temp table %I (like trunkline.broker_match_event) on commit drop', name);
   execute format('insert into pg_temp.%I select row_number() over (order by r.event_position), r.event_position, r.event_id, r.topic, r.key, r.payload, r.metadata, r.at, r.subscription
-                    from trunkline._event_rows($1) r where r.subscription is null', name)
-    using array(select generate_series(greatest(head - max_events + 1, 1), head));
+                    from trunkline._event_rows($1) r where r.subscription is null and (r.watch is null or coalesce(r.watch = any ($2), true))', name)
+    using array(select generate_series(greatest(head - max_events + 1, 1), head)), trunkline._watch_readable(trunkline._caller());
   get diagnostics events = row_count;
   if wanted.kind = 'sql' then
     execute format('grant select on pg_temp.%I to trunkline_matcher', name);

@@ -5,6 +5,7 @@ returns table (batch bigint, attempts int, errors jsonb, up_to bigint, event_pos
                payload jsonb, metadata jsonb, at timestamptz, subscriptions bigint[])
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
+  readable int[] := trunkline._watch_readable(trunkline._caller());
   reader trunkline.broker_handler := trunkline._broker_handler_row(trunkline._broker_group_for(group_name, 'consume'), handler);
   owned text := trunkline._broker_resource(reader.group_id, handler, lane);
 begin
@@ -19,7 +20,7 @@ begin
     with due as (
       select r.batch, min(r.due_at) as due_at from trunkline.broker_retry r
        where r.group_id = reader.group_id and r.handler = reader.handler and r.lane = broker_retries.lane
-         and r.status = 'waiting' and r.due_at <= clock_timestamp()
+         and r.status = 'waiting' and r.due_at <= clock_timestamp() and (r.watch is null or coalesce(r.watch = any (readable), true))
        group by r.batch order by 2, 1 limit max_batches)
     select r.batch, r.attempts, r.errors, r.delivery, r.event_position, r.event_id, r.topic, r.key,
            r.payload, r.metadata, r.at, r.subscriptions

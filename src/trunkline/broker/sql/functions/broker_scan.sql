@@ -15,6 +15,7 @@ declare
   patience text := current_setting('lock_timeout');
   wanted record;
   watcher trunkline.broker_subscription;
+  readable int[];
   first_one bigint;
   bad_place int;
   places int[];
@@ -53,6 +54,11 @@ begin
   select min(b.event_position) into first_one from pg_temp.trunkline_batch b;
   if first_one is distinct from after + 1 then
     perform trunkline._event_left(after + 1);
+  end if;
+  readable := trunkline._watch_readable(trunkline._caller());
+  if readable is not null then
+    delete from pg_temp.trunkline_batch b using trunkline._event_rows(array(select p.event_position from pg_temp.trunkline_batch p)) e
+     where e.event_position = b.event_position and e.watch is not null and e.watch <> all (readable);
   end if;
   watcher.subscription := 0;
   watcher.params := wanted.effective;

@@ -12,6 +12,9 @@ begin
   elsif trunkline._event_fault(topic, null, null) is not null then
     perform trunkline._raise('TL422', trunkline._event_fault(topic, null, null));
   end if;
+  if exists (select from trunkline.broker_topic t where t.topic = $1) then
+    perform trunkline._check_may('event_topic:' || topic, 'manage');
+  end if;
   insert into trunkline.broker_topic as t (topic, key_order) values ($1, $2)
   on conflict on constraint broker_topic_pkey do update set key_order = excluded.key_order
   returning t.* into made;

@@ -23,7 +23,7 @@ begin
     return;
   end if;
   select e.* into event from trunkline.event e where coalesce(e.event_id, e.seq) = broker_why.event_id limit 1;
-  if found then
+  if found and (event.watch is null or coalesce(event.watch = any (trunkline._watch_readable(trunkline._caller())), true)) then
     known := true;
     return query select 'published', 'done', event.at, format('topic %s, key %s', event.topic, coalesce(event.key, 'none'))
       || case when event.subscription is not null then format(', for subscription %s alone', event.subscription) else '' end;

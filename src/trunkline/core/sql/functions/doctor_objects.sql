@@ -2,7 +2,7 @@
 create or replace function trunkline.doctor_objects()
 returns table (object text, owner name) language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select o.object, o.owner from trunkline.object o
-   where o.owner is null or not exists (select from pg_roles r where r.rolname = o.owner) order by o.object;
+   where not starts_with(o.name, 'trunkline.') and not exists (select from pg_roles r where r.rolname = o.owner) order by o.object;
 $$;
 comment on function trunkline.doctor_objects() is 'Objects whose owner is not set or no longer exists.';
 select trunkline._access('doctor_objects()', 'reader');

@@ -5,7 +5,6 @@ declare
   settings trunkline.log_topic := trunkline._log_topic_row(topic);
 begin
   perform trunkline._log_group_may(topic, group_name, 'consume');
-  perform trunkline._lease_check_holder(process);
   perform trunkline._party_leave(trunkline._log_party(settings.topic_id, group_name),
     trunkline._log_resources(settings.topic_id, group_name, partitions), process, coalesce(member, ''), partitions is null);
 end $$;
