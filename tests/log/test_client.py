@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from trunkline import Message
 
+KEYED = [b"key-%d" % number for number in range(20)]
 THREE = [b"a", b"b", b"c"]
 
 
@@ -461,15 +462,39 @@ async def test_groups_are_managed_from_python(tl: Platform) -> None:
     assert await tl.log.groups("orders") == []
 
 
-async def test_partitions_that_are_added_take_keys_soon(
-    tl: Platform, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trunkline.log.topics.REMEMBER_SECONDS", 0)
+async def test_partitions_that_this_client_adds_take_keys_at_once(tl: Platform) -> None:
     await tl.log.create("orders")
     await tl.log.append("orders", "old", keys="key-4")
     await tl.log.alter("orders", partitions=4)
     (answer,) = await tl.log.append("orders", "new", keys="key-4")
     assert answer.partition == partition_of(b"key-4", 4)
+
+
+def test_partitions_that_a_blocking_client_adds_take_keys_at_once(dsn: str) -> None:
+    with trunkline.connect_sync(dsn) as tl:
+        tl.log.create("orders")
+        tl.log.append("orders", "old", keys="key-4")
+        tl.log.alter(topic="orders", partitions=4)
+        (answer,) = tl.log.append("orders", "new", keys="key-4")
+        assert answer.partition == partition_of(b"key-4", 4)
+        tl.log.delete("orders")
+        tl.log.create("orders", partitions=2)
+        assert {each.partition for each in tl.log.append("orders", KEYED, keys=KEYED)} == {0, 1}
+
+
+async def test_a_topic_that_another_client_made_again_is_appended_to(
+    dsn: str, tl: Platform
+) -> None:
+    await tl.log.create("orders", partitions=3)
+    await tl.log.append("orders", KEYED, keys=KEYED)
+    async with trunkline.connect(dsn) as other:
+        await other.log.delete("orders")
+        await other.log.create("orders", partitions=2)
+    to_the_third = next(key for key in KEYED if partition_of(key, 3) == 2)
+    (answer,) = await tl.log.append("orders", b"new", keys=to_the_third)
+    assert answer.partition == partition_of(to_the_third, 2)
+    with pytest.raises(NotFound, match="has partitions 0 to 1, asked for 7"):
+        await tl.log.append("orders", b"new", partition=7)
 
 
 async def test_a_topic_that_was_made_anew_begins_at_one(tl: Platform) -> None:

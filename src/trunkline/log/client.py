@@ -19,7 +19,7 @@ from trunkline.log.models import Appended, Delivery, Message, Mode, Start
 from trunkline.log.producer import Producer
 from trunkline.log.reading import Reading
 from trunkline.log.shared import SharedConsumer
-from trunkline.log.topics import Topics
+from trunkline.log.topics import Topics, noticed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -51,9 +51,9 @@ class Log(AsyncFace):
         self._opened: set[Consumer | Producer] = set()
         self._members = 0
 
-    create = awaited(calls.create)
-    alter = awaited(calls.alter)
-    delete = awaited(calls.delete)
+    create = noticed(awaited(calls.create))
+    alter = noticed(awaited(calls.alter))
+    delete = noticed(awaited(calls.delete))
     list = awaited(calls.list_topics)
     describe = awaited(calls.describe)
     offset_at = awaited(calls.offset_at)
@@ -238,10 +238,11 @@ class SyncLog(SyncFace):
         self._db = db
         self._portal = portal
         self._log = log
+        self._topics = log._topics  # noqa: SLF001 - its twin's
 
-    create = blocking(calls.create)
-    alter = blocking(calls.alter)
-    delete = blocking(calls.delete)
+    create = noticed(blocking(calls.create))
+    alter = noticed(blocking(calls.alter))
+    delete = noticed(blocking(calls.delete))
     list = blocking(calls.list_topics)
     describe = blocking(calls.describe)
     offset_at = blocking(calls.offset_at)

@@ -16,7 +16,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, SupportsFloat, SupportsIndex
 
-from trunkline.core.errors import Invalid, TooLarge
+from trunkline.core.errors import Invalid, NotFound, TooLarge
 from trunkline.core.waiting import set_within
 from trunkline.log.batches import Codec, encoded_headers, partition_of, route
 from trunkline.log.columns import columns, encode
@@ -142,9 +142,8 @@ class Producer:
         Waits and fails as `send`, and takes far less time than to send one after the other.
         """
         name = self._named("send_many", topic)
-        return await self._hand_over(
-            name, messages, keys, headers, partition, codec=None, background=True
-        )
+        rows = columns(messages, keys, headers)
+        return await self._hand_over(name, rows, partition, codec=None, background=True)
 
     async def append(
         self,
@@ -157,16 +156,21 @@ class Producer:
         codec: str | None = None,
     ) -> list[Appended]:
         """Append messages and wait until they are durable; one answer per partition."""
-        answers = await self._hand_over(
-            topic, messages, keys, headers, partition, codec=codec, background=False
-        )
-        if len(answers) == 1:
-            return [await answers[0]]
-        results = await asyncio.gather(*answers, return_exceptions=True)
+        rows = columns(messages, keys, headers)
+        results = await self._appended(topic, rows, partition, codec)
+        if partition is None and all(isinstance(result, NotFound) for result in results):
+            # nothing is stored: the topic was made again with fewer partitions
+            results = await self._appended(topic, rows, partition, codec)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
         return [result for result in results if isinstance(result, Appended)]
+
+    async def _appended(
+        self, topic: str, rows: Columns, partition: int | None, codec: str | None
+    ) -> list[Appended | BaseException]:
+        answers = await self._hand_over(topic, rows, partition, codec=codec, background=False)
+        return await asyncio.gather(*answers, return_exceptions=True)
 
     async def flush(self) -> None:
         """Wait until everything handed over is durable; raises the first failure since the last.
@@ -207,9 +211,7 @@ class Producer:
     async def _hand_over(
         self,
         topic: str,
-        messages: Any,
-        keys: Any,
-        headers: Any,
+        rows: Columns,
         partition: int | None,
         *,
         codec: str | None,
@@ -217,7 +219,6 @@ class Producer:
     ) -> list[asyncio.Future[Appended]]:
         known = await self._topics.get(topic)
         chosen = self._storing.codec_of(known) if codec is None else Codec.parse(codec)
-        rows = columns(messages, keys, headers)
         _check_size(known, rows.largest)
         entries = [
             (to, self._entry(known, share, chosen, background=background))

@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import wraps
+from inspect import isawaitable, signature
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from trunkline.core.calls import Call, scalar
 from trunkline.core.errors import Invalid
 from trunkline.log import calls
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from trunkline.core.db import AsyncDb
     from trunkline.log.models import Topic
 
 REMEMBER_SECONDS = 5.0
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +37,7 @@ class Known:
 class Topics:
     """Asks once for many, who then go on together: what they append shares a batch.
 
-    A topic that gained partitions is noticed within `REMEMBER_SECONDS`.
+    What this client changes is noticed at once, what others change within `REMEMBER_SECONDS`.
     """
 
     def __init__(self, db: AsyncDb):
@@ -50,14 +57,18 @@ class Topics:
         return await asyncio.shield(asking)
 
     async def _ask(self, topic: str) -> Known:
+        this = asyncio.current_task()
         try:
-            known = self._known[topic] = Known(
+            known = Known(
                 await self._db.run(calls.settings(topic)),
                 await self._db.run(_message_bytes()),
                 time.monotonic() + REMEMBER_SECONDS,
             )
+            if self._asking.get(topic) is this:
+                self._known[topic] = known
         finally:
-            del self._asking[topic]
+            if self._asking.get(topic) is this:
+                del self._asking[topic]
         return known
 
     def _remembered(self, topic: str) -> Known | None:
@@ -65,8 +76,31 @@ class Topics:
         return None if known is None or known.until < time.monotonic() else known
 
     def forget(self, topic: str) -> None:
-        """Ask anew next time."""
+        """Ask again next time; an answer that is under way is not remembered."""
+        self._asking.pop(topic, None)
         self._known.pop(topic, None)
+
+
+def noticed(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """A method of a client that changes a topic: afterwards the client asks for it again."""
+    describe = signature(method)
+
+    @wraps(method)
+    def changing(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        answer: Any = method(self, *args, **kwargs)
+        topic = describe.bind(*args, **kwargs).arguments["topic"]
+        if isawaitable(answer):
+            return cast("T", _and_forget(answer, self._topics, topic))
+        self._topics.forget(topic)
+        return cast("T", answer)
+
+    return changing
+
+
+async def _and_forget(answer: Awaitable[T], topics: Topics, topic: str) -> T:
+    found = await answer
+    topics.forget(topic)
+    return found
 
 
 def _message_bytes() -> Call[int]:
