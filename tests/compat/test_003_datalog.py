@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 from tests.fixtures.asking import ask
 
@@ -71,9 +72,19 @@ def read_to_the_tip(session: Session, group: str, most: int) -> list[tuple[int, 
     return claims
 
 
-def test_the_table_of_the_document_is_refused_by_the_server(session: Session) -> None:
-    with pytest.raises(Exception, match='syntax error at or near "offset"'):
-        session.execute("CREATE TABLE topicpartition (offset BIGINT UNIQUE NOT NULL)")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE topicpartition (offset BIGINT UNIQUE NOT NULL)",
+        "CREATE UNIQUE INDEX idx_topicpartition_offset ON topicpartition(offset)",
+        "INSERT INTO topicpartition(offset, payload) SELECT 1, 'x'",
+    ],
+)
+def test_the_server_refuses_a_column_that_is_called_offset(
+    session: Session, statement: str
+) -> None:
+    with pytest.raises(psycopg.errors.SyntaxError, match='at or near "offset"'):
+        session.execute(statement)
 
 
 def test_the_writer_numbers_batches_of_50_without_gaps(log: Session) -> None:
