@@ -173,3 +173,14 @@ def test_no_lock_outlasts_its_transaction(session: Session) -> None:
         f" and {source} ~ 'advisory_(un)?lock'",
     )
     assert locking == []
+
+
+def test_core_and_log_raise_errors_themselves(session: Session) -> None:
+    """A call of _raise() would show the text of its statement in the CONTEXT of each error."""
+    raising = column(
+        session,
+        "select proname from pg_proc where pronamespace = 'trunkline'::regnamespace"
+        " and prosrc ~ 'perform trunkline._raise\\('"
+        " and proname ~ '^_?(log|lease|owner|config|ring)_'",
+    )
+    assert raising == []

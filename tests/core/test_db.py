@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+import traceback
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -211,6 +212,20 @@ def test_an_error_has_no_empty_hint_and_no_empty_facts(
     told = caught.value.diag
     assert (told.sqlstate, told.message_primary) == ("TL422", "no.")
     assert (told.message_hint, told.message_detail) == (hint, facts)
+
+
+async def test_an_error_shows_no_context_of_its_functions(
+    dsn: str, make: Callable[..., Twin]
+) -> None:
+    with pytest.raises(errors.NotFound) as caught:
+        await make(dsn).run(Call("log_describe", {"topic": "nothing"}, scalar))
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "there is no topic" in shown
+    assert "CONTEXT" not in shown
+    assert "PL/pgSQL" not in shown
+    cause = caught.value.__cause__
+    assert isinstance(cause, psycopg.Error)
+    assert "_log_topic_row" in (cause.diag.context or "")
 
 
 def test_a_detail_that_is_no_object_is_kept_as_text(session: Session) -> None:

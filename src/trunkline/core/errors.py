@@ -238,6 +238,7 @@ def from_database(error: psycopg.Error, *, role: str | None = None) -> Trunkline
     message = diag.message_primary or str(error).strip() or type(error).__name__
     hint = diag.message_hint or _HINTS.get(state or "", "")
     if state in _BY_STATE:
+        _drop_context(error)
         return _BY_STATE[state](message, hint=hint, details=_details(diag.message_detail))
     if is_disconnect(error):
         return Unavailable(message, hint=hint or "Is the server running and the DSN right?")
@@ -272,6 +273,13 @@ def _missing_right(error: psycopg.Error, role: str | None) -> str:
     if _OF_A_RELATION.search(message):
         return f"Have its owner grant the right{to}."
     return f"Grant trunkline_reader, _writer or _admin{to}."
+
+
+def _drop_context(error: psycopg.Error) -> None:
+    """Leave out of its text which functions called each other; ``diag.context`` still has it."""
+    text, found, _ = str(error).partition("\nCONTEXT:")
+    if found:
+        error.args = (text, *error.args[1:])
 
 
 def _details(text: str | None) -> dict[str, Any]:

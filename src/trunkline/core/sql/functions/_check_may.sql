@@ -7,9 +7,8 @@ declare
 begin
   if not trunkline._may(object, privileges, caller) then
     holder := (select o.owner from trunkline.object o where o.object = _check_may.object);
-    perform trunkline._raise('TL403', format('role %s needs the privilege "%s" on %s.', quote_ident(caller), privileges[1], object),
-      format('%s can grant it: select trunkline.grant_on(%L, %L, %L)',
-        coalesce('Its owner ' || quote_ident(holder) || ' or an admin', 'An admin'), object, privileges[1], caller),
-      jsonb_build_object('object', object, 'privilege', privileges[1], 'role', caller));
+    raise exception using errcode = 'TL403', message = format('role %s needs the privilege "%s" on %s.', quote_ident(caller), privileges[1], object),
+      hint = format('%s can grant it: select trunkline.grant_on(%L, %L, %L)',
+        coalesce('Its owner ' || quote_ident(holder) || ' or an admin', 'An admin'), object, privileges[1], caller), detail = jsonb_build_object('object', object, 'privilege', privileges[1], 'role', caller)::text;
   end if;
 end $$;

@@ -13,7 +13,7 @@ begin
         where a.attrelid = relation and a.attnum > 0 and not a.attisdropped and a.attgenerated <> 'v'), relation);
   end if;
 exception when syntax_error_or_access_rule_violation or data_exception or feature_not_supported then
-  perform trunkline._raise('TL422', format('the expression %s does not fit table %s: %s.', quote_literal(left(expression, 200)), relation, sqlerrm),
-    format('Write %s expression over the columns of the table, virtual ones apart.', case type when 'int' then 'an integer' else 'a ' || type end));
+  raise exception using errcode = 'TL422', message = format('the expression %s does not fit table %s: %s.', quote_literal(left(expression, 200)), relation, sqlerrm),
+    hint = format('Write %s expression over the columns of the table, virtual ones apart.', case type when 'int' then 'an integer' else 'a ' || type end);
 end $$;
 select trunkline._access('_hook_check_expression(regclass, text, text)', 'writer');

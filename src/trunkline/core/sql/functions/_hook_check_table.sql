@@ -6,11 +6,13 @@ declare
 begin
   select i.inhparent::regclass into other from pg_inherits i where i.inhrelid = relation limit 1;
   if found then
-    perform trunkline._raise('TL422', format('table %s is a part of %s: what is written there would not be seen.', relation, other), format('%s %s.', advice, other));
+    raise exception using errcode = 'TL422', message = format('table %s is a part of %s: what is written there would not be seen.', relation, other),
+      hint = format('%s %s.', advice, other);
   end if;
   select r into other from trunkline._hook_tree(relation) r join pg_class c on c.oid = r where c.relkind not in ('r', 'p') limit 1;
   if found then
-    perform trunkline._raise('TL422', format('%s, a part of table %s, is not a table of this server.', other, relation), 'Foreign partitions cannot have the triggers that this takes.');
+    raise exception using errcode = 'TL422', message = format('%s, a part of table %s, is not a table of this server.', other, relation),
+      hint = 'Foreign partitions cannot have the triggers that this takes.';
   end if;
 end $$;
 select trunkline._access('_hook_check_table(regclass, text)', 'writer');

@@ -13,8 +13,8 @@ begin
       return;
     exception when lock_not_available then
       if clock_timestamp() > give_up then
-        perform trunkline._raise('TL409', format('table %s is in use: no lock in %s.', array_to_string(relations, ', '), patience),
-          format('See who holds it with doctor_blockers(), or raise the setting %s_patience.', settings));
+        raise exception using errcode = 'TL409', message = format('table %s is in use: no lock in %s.', array_to_string(relations, ', '), patience),
+          hint = format('See who holds it with doctor_blockers(), or raise the setting %s_patience.', settings);
       end if;
     end;
     perform pg_sleep(0.05 + random() * 0.2);

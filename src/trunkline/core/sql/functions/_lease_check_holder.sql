@@ -7,6 +7,6 @@ declare
 begin
   if holder <> caller and not trunkline._administers()
      and not exists (select from pg_roles r where r.rolname = holder and pg_has_role(caller, r.oid, 'member')) then
-    perform trunkline._raise('TL403', format('process %s belongs to %s.', process, quote_ident(holder)), 'An admin may end it, too.');
+    raise exception using errcode = 'TL403', message = format('process %s belongs to %s.', process, quote_ident(holder)), hint = 'An admin may end it, too.';
   end if;
 end $$;

@@ -8,8 +8,8 @@ declare
   taken bigint;
 begin
   if not trunkline._lease_living(process, now_) then
-    perform trunkline._raise('TL423', format('process %s has no living lease.', coalesce(process::text, 'NULL')),
-      'Call lease_renew() first, and every third of lease.ttl.', jsonb_build_object('process', process));
+    raise exception using errcode = 'TL423', message = format('process %s has no living lease.', coalesce(process::text, 'NULL')),
+      hint = 'Call lease_renew() first, and every third of lease.ttl.', detail = jsonb_build_object('process', process)::text;
   end if;
   select o.* into held from trunkline.owner o where o.resource = _owner_take.resource;
   if not found then

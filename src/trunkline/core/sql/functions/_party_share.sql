@@ -14,8 +14,8 @@ declare
 begin
   perform trunkline._lease_check_holder(process);
   if not trunkline._lease_living(process) then
-    perform trunkline._raise('TL423', format('process %s has no living lease.', coalesce(process::text, 'NULL')),
-      'Call lease_renew() first, and every third of lease.ttl.', jsonb_build_object('process', process));
+    raise exception using errcode = 'TL423', message = format('process %s has no living lease.', coalesce(process::text, 'NULL')),
+      hint = 'Call lease_renew() first, and every third of lease.ttl.', detail = jsonb_build_object('process', process)::text;
   end if;
   insert into trunkline.party (party, process, member)
   select _party_share.party, _party_share.process, _party_share.member

@@ -20,9 +20,8 @@ begin
   loop
     execute format('select last_value from %s', limits.sequence) into until;
     if until > now_ + 1000000 - 1 then
-      perform trunkline._raise('TL429', format('role %s may write %s %s a second.', quote_ident(limits.role), limits.most, limits.part),
-        format('Wait %s seconds, or have an admin raise the quota with quota_set().', round((until - now_ - 1000000) / 1000000.0 + 0.001, 3)),
-        jsonb_build_object('role', limits.role, 'limit', limits.most, 'of', limits.part, 'retry_after', round((until - now_ - 1000000) / 1000000.0 + 0.001, 3)));
+      raise exception using errcode = 'TL429', message = format('role %s may write %s %s a second.', quote_ident(limits.role), limits.most, limits.part),
+        hint = format('Wait %s seconds, or have an admin raise the quota with quota_set().', round((until - now_ - 1000000) / 1000000.0 + 0.001, 3)), detail = jsonb_build_object('role', limits.role, 'limit', limits.most, 'of', limits.part, 'retry_after', round((until - now_ - 1000000) / 1000000.0 + 0.001, 3))::text;
     end if;
     perform setval(limits.sequence, greatest(until, now_) + (limits.taken * 1000000.0 / limits.most)::bigint);
   end loop;

@@ -3,6 +3,7 @@ create or replace function trunkline._reserved_refuse(kind text, name text)
 returns void language plpgsql immutable as $$
 begin
   if trunkline._reserved_fault(kind, name) is not null then
-    perform trunkline._raise('TL422', trunkline._reserved_fault(kind, name), 'Choose another name.', jsonb_build_object(kind, left(name, 80)));
+    raise exception using errcode = 'TL422', message = trunkline._reserved_fault(kind, name),
+      hint = 'Choose another name.', detail = jsonb_build_object(kind, left(name, 80))::text;
   end if;
 end $$;

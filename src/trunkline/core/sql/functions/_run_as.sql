@@ -33,8 +33,8 @@ end $body$;
   late text;
 begin
   if runner is null or not trunkline._may_act(caller, role) then
-    perform trunkline._raise('TL403', format('%I may not act as %I.', caller, role),
-      format('If there is such a role, have a DBA run: grant %I to %I;', role, caller), jsonb_build_object('role', caller));
+    raise exception using errcode = 'TL403', message = format('%I may not act as %I.', caller, role),
+      hint = format('If there is such a role, have a DBA run: grant %I to %I;', role, caller), detail = jsonb_build_object('role', caller)::text;
   end if;
   perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   begin
@@ -47,9 +47,8 @@ begin
       execute format('revoke execute on function pg_temp.%I(text, text[], int[], text[], bigint[], text[], boolean) from public', runner);
     end if;
   exception when insufficient_privilege then
-    perform trunkline._raise('TL403', format('the session cannot run text as %I: %s.', role, sqlerrm),
-      format('Have a DBA run: grant %I to %I; grant temporary on database %I to %I;', role, session_user, current_database(), role),
-      jsonb_build_object('role', caller));
+    raise exception using errcode = 'TL403', message = format('the session cannot run text as %I: %s.', role, sqlerrm),
+      hint = format('Have a DBA run: grant %I to %I; grant temporary on database %I to %I;', role, session_user, current_database(), role), detail = jsonb_build_object('role', caller)::text;
   end;
   begin
     perform pg_catalog.set_config('role', role, true);
@@ -75,8 +74,8 @@ begin
      where l.pid = pg_backend_pid() and l.locktype = 'relation' and l.database = (select d.oid from pg_database d where d.datname = current_database())
        and l.mode in ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') and t.tgdeferrable limit 1;
     if found then
-      perform trunkline._raise('TL403', format('table %s has deferrable constraints or triggers: they would run with the rights of the session.', late),
-        format('Make them not deferrable, or let %I run it itself.', role), jsonb_build_object('role', role));
+      raise exception using errcode = 'TL403', message = format('table %s has deferrable constraints or triggers: they would run with the rights of the session.', late),
+        hint = format('Make them not deferrable, or let %I run it itself.', role), detail = jsonb_build_object('role', role)::text;
     end if;
   end if;
   perform pg_catalog.set_config('search_path', path, not keep);  -- the text may have set it for the session

@@ -10,10 +10,11 @@ declare
 begin
   foreach author in array authors loop
     if author is null then
-      perform trunkline._raise('TL403', format('%s was configured before roles were recorded.', what), 'Configure it again: it then runs as the role that does so.');
+      raise exception using errcode = 'TL403', message = format('%s was configured before roles were recorded.', what),
+        hint = 'Configure it again: it then runs as the role that does so.';
     elsif not exists (select from pg_roles r where r.rolname = author) then
-      perform trunkline._raise('TL403', format('%s was configured by role %s, which is gone.', what, quote_ident(author)),
-        'Configure it again: it then runs as the role that does so.', jsonb_build_object('role', author));
+      raise exception using errcode = 'TL403', message = format('%s was configured by role %s, which is gone.', what, quote_ident(author)),
+        hint = 'Configure it again: it then runs as the role that does so.', detail = jsonb_build_object('role', author)::text;
     end if;
   end loop;
   select c.role into chosen
@@ -21,11 +22,10 @@ begin
    where not exists (select from unnest(caller || authors) a (role) where not trunkline._may_act(a.role, c.role))
    order by c.place limit 1;
   if chosen is null then
-    perform trunkline._raise('TL403', format('%s runs as %s, and %s may not act as it.', what,
+    raise exception using errcode = 'TL403', message = format('%s runs as %s, and %s may not act as it.', what,
         (select string_agg(distinct quote_ident(a.role), ' and ') from unnest(authors) a (role)), quote_ident(caller)),
-      format('Have a DBA run: %s. Or configure it again as one role.',
-        (select string_agg(distinct format('grant %I to %I', a.role, caller), '; ') from unnest(authors) a (role) where not trunkline._may_act(caller, a.role))),
-      jsonb_build_object('role', caller, 'authors', authors));
+      hint = format('Have a DBA run: %s. Or configure it again as one role.',
+        (select string_agg(distinct format('grant %I to %I', a.role, caller), '; ') from unnest(authors) a (role) where not trunkline._may_act(caller, a.role))), detail = jsonb_build_object('role', caller, 'authors', authors)::text;
   end if;
   return chosen;
 end $$;

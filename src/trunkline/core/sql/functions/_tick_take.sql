@@ -16,7 +16,7 @@ begin
   -- a look without any lock first: an idle poll writes nothing
   select s.source, s.tag into source from trunkline.sequence s where s.sequence = _tick_take.sequence;
   if not found then
-    perform trunkline._raise('TL404', format('there is no sequence "%s".', sequence));
+    raise exception using errcode = 'TL404', message = format('there is no sequence "%s".', sequence);
   end if;
   last := trunkline._tick_latest(sequence);
   seen := trunkline._tick_new(source.source, source.tag, last, space);

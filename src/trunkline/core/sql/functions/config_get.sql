@@ -5,8 +5,8 @@ declare
   found_value text := trunkline._setting(name);
 begin
   if found_value is null then
-    perform trunkline._raise('TL404', format('there is no setting "%s".', name),
-      'List them with config_list().', jsonb_build_object('name', name));
+    raise exception using errcode = 'TL404', message = format('there is no setting "%s".', name),
+      hint = 'List them with config_list().', detail = jsonb_build_object('name', name)::text;
   end if;
   return found_value;
 end $$;

@@ -11,27 +11,28 @@ declare
 begin
   select c.* into setting from trunkline.config c where c.name = config_set.name;
   if not found then
-    perform trunkline._raise('TL404', format('there is no setting "%s".', name),
-      'List them with config_list().', jsonb_build_object('name', name));
+    raise exception using errcode = 'TL404', message = format('there is no setting "%s".', name),
+      hint = 'List them with config_list().', detail = jsonb_build_object('name', name)::text;
   end if;
   wanted := coalesce(value, setting.default_value);
   begin
     execute format('select ($1::%1$s)::text, coalesce($1::%1$s >= $2::%1$s, true)', setting.type)
       into wanted, enough using wanted, setting.minimum;
   exception when data_exception or syntax_error or check_violation then
-    perform trunkline._raise('TL422', format('setting "%s" takes a value of type %s, got "%s".', name, setting.type, value),
-      format('For example: %s', setting.default_value), jsonb_build_object('name', name));
+    raise exception using errcode = 'TL422', message = format('setting "%s" takes a value of type %s, got "%s".', name, setting.type, value),
+      hint = format('For example: %s', setting.default_value), detail = jsonb_build_object('name', name)::text;
   end;
   if not enough then
-    perform trunkline._raise('TL422', format('setting "%s" must be at least %s, got %s.', name, setting.minimum, wanted),
-      '', jsonb_build_object('name', name, 'minimum', setting.minimum));
+    raise exception using errcode = 'TL422', message = format('setting "%s" must be at least %s, got %s.', name, setting.minimum, wanted),
+      detail = jsonb_build_object('name', name, 'minimum', setting.minimum)::text;
   end if;
   most := case when right(name, 8) = '_timeout' then '24 days' when setting.type = 'interval' then '1000 years'
                when name like 'ring.%.slots' then '256' end;  -- who reads a ring locks all of its slots
   if most is not null then
     execute format('select $1::%1$s <= $2::%1$s', setting.type) into enough using wanted, most;
     if not enough then
-      perform trunkline._raise('TL422', format('setting "%s" must be at most %s, got %s.', name, most, wanted), '', jsonb_build_object('name', name));
+      raise exception using errcode = 'TL422', message = format('setting "%s" must be at most %s, got %s.', name, most, wanted),
+        detail = jsonb_build_object('name', name)::text;
     end if;
   end if;
   update trunkline.config c set value = wanted where c.name = config_set.name and c.value <> wanted;

@@ -8,8 +8,8 @@ begin
   perform trunkline._check_may(object, 'manage');
   perform trunkline._role_check(owner);
   if not trunkline._administers() and not pg_has_role(trunkline._caller(), owner, 'member') then
-    perform trunkline._raise('TL403', format('role %s is not a member of %s.', quote_ident(trunkline._caller()), quote_ident(owner)),
-      'Who gives an object away must be a member of the new owner, or an admin.');
+    raise exception using errcode = 'TL403', message = format('role %s is not a member of %s.', quote_ident(trunkline._caller()), quote_ident(owner)),
+      hint = 'Who gives an object away must be a member of the new owner, or an admin.';
   end if;
   update trunkline.object o set owner = object_transfer.owner where o.object = object_transfer.object;
   perform trunkline._object_changed(present.kind, present.name);

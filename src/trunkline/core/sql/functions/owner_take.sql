@@ -8,7 +8,8 @@ returns bigint language plpgsql security definer set search_path = pg_catalog, p
 begin
   perform trunkline._lease_check_holder(process);
   if resource ~ '^(log|broker|live|tube|kv|gone):' and not trunkline._administers() then
-    perform trunkline._raise('TL403', format('the resource %s is shared out by Trunkline itself.', left(resource, 200)), 'Give yours another prefix, for example app:.');
+    raise exception using errcode = 'TL403', message = format('the resource %s is shared out by Trunkline itself.', left(resource, 200)),
+      hint = 'Give yours another prefix, for example app:.';
   end if;
   return trunkline._owner_take(resource, process, member, clock_timestamp());
 end $$;

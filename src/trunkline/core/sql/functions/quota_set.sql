@@ -8,8 +8,8 @@ declare
   part text;
 begin
   if messages_per_second < 1 or bytes_per_second < 1 then
-    perform trunkline._raise('TL422', format('a quota is a positive number, got %s messages and %s bytes.', coalesce(messages_per_second::text, 'NULL'), coalesce(bytes_per_second::text, 'NULL')),
-      'NULL sets no limit.');
+    raise exception using errcode = 'TL422', message = format('a quota is a positive number, got %s messages and %s bytes.', coalesce(messages_per_second::text, 'NULL'), coalesce(bytes_per_second::text, 'NULL')),
+      hint = 'NULL sets no limit.';
   end if;
   if messages_per_second is null and bytes_per_second is null then
     delete from trunkline.quota q where q.role = quota_set.role returning q.quota_id into id;

@@ -51,8 +51,8 @@ begin
     end if;
   end if;
   if topic is distinct from %1$L or partition is distinct from %2$s then
-    perform trunkline._raise('TL422', format('this function appends to partition %2$s of topic "%%s", got partition %%s of "%%s".',
-      %1$L, coalesce(partition::text, 'NULL'), coalesce(topic, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('this function appends to partition %2$s of topic "%%s", got partition %%s of "%%s".',
+      %1$L, coalesce(partition::text, 'NULL'), coalesce(topic, 'NULL'));
   end if;
   select s.first_offset, s.last_offset, s.at into first_offset, last_offset, at
     from trunkline.log_append_batch(topic, partition, n, codec, value_ends, payload, value_valid, key_ends, keys, key_valid, headers,

@@ -5,7 +5,8 @@ declare
   settings trunkline.log_topic := trunkline._log_topic_row(topic);
 begin
   if not settings.archive then
-    perform trunkline._raise('TL422', format('topic "%s" does not ask to be archived.', topic), 'Turn it on: log_alter(topic, archive => true).');
+    raise exception using errcode = 'TL422', message = format('topic "%s" does not ask to be archived.', topic),
+      hint = 'Turn it on: log_alter(topic, archive => true).';
   end if;
   return settings;
 end $$;

@@ -30,8 +30,7 @@ begin
                              where l.topic_id = part.topic_id and l.partition = part.partition and l.incarnation > _log_check_archived.incarnation
                                and l.first_offset = (trunkline._log_archived(part, cut + 1)).first_offset));
     end if;
-    perform trunkline._raise('TL410', format('offset %s of partition %s of "%s" was written by incarnation %s of the server, yours by %s.', log_offset, part.partition, topic, writer, incarnation),
-      'The server was restored or failed over: what you saw beyond the cut is not in this history.',
-      jsonb_build_object('topic', topic, 'partition', part.partition, 'cut', cut, 'incarnation', writer, 'asked', log_offset + 1));
+    raise exception using errcode = 'TL410', message = format('offset %s of partition %s of "%s" was written by incarnation %s of the server, yours by %s.', log_offset, part.partition, topic, writer, incarnation),
+      hint = 'The server was restored or failed over: what you saw beyond the cut is not in this history.', detail = jsonb_build_object('topic', topic, 'partition', part.partition, 'cut', cut, 'incarnation', writer, 'asked', log_offset + 1)::text;
   end if;
 end $$;

@@ -10,22 +10,21 @@ declare
   cut bigint;
 begin
   if from_offset is null or from_offset < 1 then
-    perform trunkline._raise('TL422', format('offsets start at 1, got %s.', coalesce(from_offset::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('offsets start at 1, got %s.', coalesce(from_offset::text, 'NULL'));
   elsif from_offset < part.first_offset then
     archived := trunkline._log_archived(part, from_offset);
     if archived.topic_id is not null then
       perform trunkline._log_refuse_archived(topic, part, from_offset, archived);
     end if;
-    perform trunkline._raise('TL410', format('partition %s of "%s" starts at %s, asked for %s.', part.partition, topic, part.first_offset, from_offset),
-      'Start from "earliest", or lengthen the retention.', jsonb_build_object('topic', topic, 'partition', part.partition, 'first', part.first_offset, 'asked', from_offset));
+    raise exception using errcode = 'TL410', message = format('partition %s of "%s" starts at %s, asked for %s.', part.partition, topic, part.first_offset, from_offset),
+      hint = 'Start from "earliest", or lengthen the retention.', detail = jsonb_build_object('topic', topic, 'partition', part.partition, 'first', part.first_offset, 'asked', from_offset)::text;
   end if;
   tail := trunkline._log_tail(part);
   if tail is null then
     perform trunkline._log_missing(topic, part.partition);
   elsif from_offset > tail + 1 then
-    perform trunkline._raise('TL410', format('partition %s of "%s" ends at %s, asked for %s.', part.partition, topic, tail, from_offset),
-      format('The next message gets offset %s: start there, or from "latest". If the offset existed before, the server was restored from a backup. If an older copy of its files was put in place, run incarnation_begin().', tail + 1),
-      jsonb_build_object('topic', topic, 'partition', part.partition, 'last', tail, 'cut', tail, 'asked', from_offset));
+    raise exception using errcode = 'TL410', message = format('partition %s of "%s" ends at %s, asked for %s.', part.partition, topic, tail, from_offset),
+      hint = format('The next message gets offset %s: start there, or from "latest". If the offset existed before, the server was restored from a backup. If an older copy of its files was put in place, run incarnation_begin().', tail + 1), detail = jsonb_build_object('topic', topic, 'partition', part.partition, 'last', tail, 'cut', tail, 'asked', from_offset)::text;
   end if;
   if incarnation is not null and from_offset = part.first_offset then  -- what lies before it is archived, or gone
     select a.incarnation into writer from trunkline.log_archive a
@@ -48,8 +47,7 @@ begin
     cut := greatest(least(cut, from_offset - 1), part.first_offset - 1);
   end if;
   if writer <> incarnation then
-    perform trunkline._raise('TL410', format('offset %s of partition %s of "%s" was written by incarnation %s of the server, yours by %s.', from_offset - 1, part.partition, topic, writer, incarnation),
-      'The server was restored or failed over: what you saw beyond the cut is not in this history.',
-      jsonb_build_object('topic', topic, 'partition', part.partition, 'cut', cut, 'incarnation', writer, 'asked', from_offset));
+    raise exception using errcode = 'TL410', message = format('offset %s of partition %s of "%s" was written by incarnation %s of the server, yours by %s.', from_offset - 1, part.partition, topic, writer, incarnation),
+      hint = 'The server was restored or failed over: what you saw beyond the cut is not in this history.', detail = jsonb_build_object('topic', topic, 'partition', part.partition, 'cut', cut, 'incarnation', writer, 'asked', from_offset)::text;
   end if;
 end $$;

@@ -73,8 +73,8 @@ begin
   elsif seen.up_to < tail then
     -- only what is new: a range that comes back may be cut in pieces, and has to be finished some time
     if deadline is not null and jsonb_array_length(others) >= trunkline._setting('log.max_claims')::int then
-      perform trunkline._raise('TL429', format('group "%s" has %s in flight on partition %s of "%s".', group_name, trunkline._counted(jsonb_array_length(others), 'claim'), partition, topic),
-        'Acknowledge or release some, claim larger ranges, or raise log.max_claims.', jsonb_build_object('claims', jsonb_array_length(others)));
+      raise exception using errcode = 'TL429', message = format('group "%s" has %s in flight on partition %s of "%s".', group_name, trunkline._counted(jsonb_array_length(others), 'claim'), partition, topic),
+        hint = 'Acknowledge or release some, claim larger ranges, or raise log.max_claims.', detail = jsonb_build_object('claims', jsonb_array_length(others))::text;
     end if;
     first_offset := seen.up_to + 1;
     last_offset := least(tail, seen.up_to + max_messages);

@@ -3,7 +3,7 @@ create or replace function trunkline._log_dead_check(topic text, letter bigint, 
 returns void language plpgsql as $$
 begin
   if not readable then
-    perform trunkline._raise('TL415', format('dead letter %s of topic "%s" is compressed with zstd, which SQL cannot read.', letter, topic),
-      format('Read it with a client: trunkline log read %s --from %s.', trunkline._log_dead_topic(topic), letter), jsonb_build_object('topic', topic, 'letter', letter));
+    raise exception using errcode = 'TL415', message = format('dead letter %s of topic "%s" is compressed with zstd, which SQL cannot read.', letter, topic),
+      hint = format('Read it with a client: trunkline log read %s --from %s.', trunkline._log_dead_topic(topic), letter), detail = jsonb_build_object('topic', topic, 'letter', letter)::text;
   end if;
 end $$;

@@ -2,6 +2,6 @@
 create or replace function trunkline._log_dead_missing(topic text, letter bigint)
 returns void language plpgsql as $$
 begin
-  perform trunkline._raise('TL404', format('there is no dead letter %s of topic "%s".', coalesce(letter::text, 'NULL'), left(topic, 200)),
-    'It may be settled. List what there is with log_dead_list().', jsonb_build_object('topic', topic, 'letter', letter));
+  raise exception using errcode = 'TL404', message = format('there is no dead letter %s of topic "%s".', coalesce(letter::text, 'NULL'), left(topic, 200)),
+    hint = 'It may be settled. List what there is with log_dead_list().', detail = jsonb_build_object('topic', topic, 'letter', letter)::text;
 end $$;

@@ -11,7 +11,7 @@ declare
 begin
   perform trunkline._isolation_check('Settling dead letters');
   if topic is null or (letter is null) = (group_name is null) then
-    perform trunkline._raise('TL422', 'expected a topic, and the number of one dead letter or a group.');
+    raise exception using errcode = 'TL422', message = 'expected a topic, and the number of one dead letter or a group.';
   end if;
   select t.* into dead from trunkline.log_topic t where t.topic = trunkline._log_dead_topic(_log_dead_take.topic);
   if found then

@@ -4,6 +4,7 @@ create or replace function trunkline._log_group_check(settings trunkline.log_top
 returns void language plpgsql as $$
 begin
   if not exists (select from trunkline.log_group g where g.topic_id = settings.topic_id and g.group_name = _log_group_check.group_name) then
-    perform trunkline._raise('TL404', format('topic "%s" has no group "%s".', settings.topic, group_name), 'List groups with log_groups().');
+    raise exception using errcode = 'TL404', message = format('topic "%s" has no group "%s".', settings.topic, group_name),
+      hint = 'List groups with log_groups().';
   end if;
 end $$;

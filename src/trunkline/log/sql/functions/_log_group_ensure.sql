@@ -15,7 +15,8 @@ begin
       insert into trunkline.log_group (topic_id, group_name, mode) values (settings.topic_id, _log_group_ensure.group_name, _log_group_ensure.mode)
       on conflict on constraint log_group_pkey do nothing returning log_group.mode into present;
     exception when foreign_key_violation then
-      perform trunkline._raise('TL404', format('topic "%s" was deleted.', settings.topic), '', jsonb_build_object('topic', settings.topic));
+      raise exception using errcode = 'TL404', message = format('topic "%s" was deleted.', settings.topic),
+        detail = jsonb_build_object('topic', settings.topic)::text;
     end;
     if present is not null then
       -- epochs go on where a topic of this name had this group: see log_delete()
@@ -29,8 +30,8 @@ begin
     select g.mode into present from trunkline.log_group g where g.topic_id = settings.topic_id and g.group_name = _log_group_ensure.group_name;
   end if;
   if present <> mode then
-    perform trunkline._raise('TL409', format('group "%s" of "%s" is %s, not %s.', group_name, settings.topic, present, mode),
-      'Use another group name.', jsonb_build_object('mode', present));
+    raise exception using errcode = 'TL409', message = format('group "%s" of "%s" is %s, not %s.', group_name, settings.topic, present, mode),
+      hint = 'Use another group name.', detail = jsonb_build_object('mode', present)::text;
   end if;
   return false;
 end $$;

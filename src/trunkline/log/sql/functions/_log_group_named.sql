@@ -7,6 +7,7 @@ begin
   end if;
   if group_name is not null and not exists (
     select from trunkline.log_group g join trunkline.log_topic t using (topic_id) where g.group_name = $2 and ($1 is null or t.topic = $1)) then
-    perform trunkline._raise('TL404', case when topic is null then 'there is' else format('topic "%s" has', topic) end || format(' no group "%s".', left(group_name, 200)), 'List groups with log_groups().');
+    raise exception using errcode = 'TL404', message = case when topic is null then 'there is' else format('topic "%s" has', topic) end || format(' no group "%s".', left(group_name, 200)),
+      hint = 'List groups with log_groups().';
   end if;
 end $$;

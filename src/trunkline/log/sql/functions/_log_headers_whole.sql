@@ -8,7 +8,8 @@ begin
   return jsonb_typeof(list) = 'array' and jsonb_array_length(list) = n
      and not exists (select from jsonb_array_elements(list) e where jsonb_typeof(e) not in ('object', 'null'));
 exception when untranslatable_character then
-  perform trunkline._raise('TL422', format('the headers cannot be kept: %s.', sqlerrm), 'SQL reads them as jsonb, in the encoding of the database.');
+  raise exception using errcode = 'TL422', message = format('the headers cannot be kept: %s.', sqlerrm),
+    hint = 'SQL reads them as jsonb, in the encoding of the database.';
 when data_exception or program_limit_exceeded then
   return false;  -- not JSON, or none that Postgres can hold
 end $$;

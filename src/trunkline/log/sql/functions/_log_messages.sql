@@ -20,5 +20,6 @@ begin
            nullif(header_list -> g, 'null')
       from generate_series(0, n - 1) g;
 exception when data_exception then
-  perform trunkline._raise('TL422', format('the record batch at offset %s is damaged: %s.', base_offset, sqlerrm), '', jsonb_build_object('from', base_offset));
+  raise exception using errcode = 'TL422', message = format('the record batch at offset %s is damaged: %s.', base_offset, sqlerrm),
+    detail = jsonb_build_object('from', base_offset)::text;
 end $$;

@@ -4,6 +4,6 @@ returns void language plpgsql as $$
 declare
   present trunkline.log_topic := trunkline._log_topic_row(topic);
 begin
-  perform trunkline._raise('TL404', format('topic "%s" has partitions 0 to %s, asked for %s.', topic, present.partitions - 1, coalesce(partition::text, 'NULL')),
-    '', jsonb_build_object('topic', topic, 'partitions', present.partitions, 'partition', partition));
+  raise exception using errcode = 'TL404', message = format('topic "%s" has partitions 0 to %s, asked for %s.', topic, present.partitions - 1, coalesce(partition::text, 'NULL')),
+    detail = jsonb_build_object('topic', topic, 'partitions', present.partitions, 'partition', partition)::text;
 end $$;

@@ -16,6 +16,6 @@ begin
     execute format('select max(d.producer_seq) from trunkline.log_segment_%s d where d.producer_id = $1', segment) into seen using producer_id;
     newest := greatest(newest, seen);
   end loop;
-  perform trunkline._raise('TL409', format('producer %s already stored number %s, got %s.', producer_id, newest, producer_seq),
-    'Numbers of a producer rise; a repeat must be one of the newest.', jsonb_build_object('producer_seq', producer_seq, 'newest', newest));
+  raise exception using errcode = 'TL409', message = format('producer %s already stored number %s, got %s.', producer_id, newest, producer_seq),
+    hint = 'Numbers of a producer rise; a repeat must be one of the newest.', detail = jsonb_build_object('producer_seq', producer_seq, 'newest', newest)::text;
 end $$;

@@ -29,5 +29,5 @@ begin
   elsif moment is not null then
     return trunkline.log_offset_at(topic, part.partition, moment);
   end if;
-  perform trunkline._raise('TL422', format('a start is earliest, hot, latest, an offset or a time, got %s.', coalesce(quote_literal(left(start, 80)), 'NULL')));
+  raise exception using errcode = 'TL422', message = format('a start is earliest, hot, latest, an offset or a time, got %s.', coalesce(quote_literal(left(start, 80)), 'NULL'));
 end $$;

@@ -26,10 +26,10 @@ begin
   if not found then
     perform trunkline._log_missing(topic, partition);
   elsif not held.compact and value_valid is not null then
-    perform trunkline._raise('TL422', format('topic "%s" is not compacted: a value must not be null.', topic),
-      'A null value is a tombstone, which only a topic created with compact => true takes.');
+    raise exception using errcode = 'TL422', message = format('topic "%s" is not compacted: a value must not be null.', topic),
+      hint = 'A null value is a tombstone, which only a topic created with compact => true takes.';
   elsif held.compact and (codec <> 0 or key_ends is null or key_valid is not null) then
-    perform trunkline._raise('TL422', format('topic "%s" is compacted: every message needs a key, and codec "none".', topic));
+    raise exception using errcode = 'TL422', message = format('topic "%s" is compacted: every message needs a key, and codec "none".', topic);
   end if;
   execute format('select b.last_offset, b.at, b.producer_id, b.producer_seq from trunkline.log_segment_%s b order by b.base_offset desc limit 1', held.segment_id)
     into tail, tail_at, tail_producer, newest;

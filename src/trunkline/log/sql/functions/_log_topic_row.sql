@@ -6,8 +6,8 @@ declare
 begin
   select t.* into found_topic from trunkline.log_topic t where t.topic = _log_topic_row.topic;
   if not found then
-    perform trunkline._raise('TL404', format('there is no topic %s.', coalesce('"' || left(topic, 200) || '"', 'NULL')),
-      'Create it with log_create(), or list what there is with log_list().', jsonb_build_object('topic', topic));
+    raise exception using errcode = 'TL404', message = format('there is no topic %s.', coalesce('"' || left(topic, 200) || '"', 'NULL')),
+      hint = 'Create it with log_create(), or list what there is with log_list().', detail = jsonb_build_object('topic', topic)::text;
   end if;
   return found_topic;
 end $$;

@@ -23,12 +23,14 @@ begin
   wanted.archive := coalesce(log_alter.archive, present.archive);
   perform trunkline._log_check_settings(wanted);
   if wanted.partitions < present.partitions then
-    perform trunkline._raise('TL422', format('topic "%s" has %s partitions; they can be added, not removed, got %s.', topic, present.partitions, wanted.partitions));
+    raise exception using errcode = 'TL422', message = format('topic "%s" has %s partitions; they can be added, not removed, got %s.', topic, present.partitions, wanted.partitions);
   elsif wanted.compact and not present.compact then
-    perform trunkline._raise('TL422', 'a topic that was created without keys cannot become compacted.', 'Create a new topic and replay into it.');
+    raise exception using errcode = 'TL422', message = 'a topic that was created without keys cannot become compacted.',
+      hint = 'Create a new topic and replay into it.';
   elsif wanted.archive and not present.archive
         and exists (select from trunkline.log_segment s where s.topic_id = present.topic_id and s.compacted_at is not null) then
-    perform trunkline._raise('TL422', format('topic "%s" was compacted: its offsets have holes, which an archive must not.', topic), 'Create a new topic and replay into it.');
+    raise exception using errcode = 'TL422', message = format('topic "%s" was compacted: its offsets have holes, which an archive must not.', topic),
+      hint = 'Create a new topic and replay into it.';
   end if;
   if wanted.partitions > present.partitions then
     raise notice 'topic "%": keys map to other partitions from now on', topic;

@@ -27,21 +27,21 @@ begin
   select max(octet_length(p)), sum(octet_length(p)) into largest, bytes from unnest(payloads) p;
   bytes := coalesce(bytes, 0) + coalesce((select sum(octet_length(k)) from unnest(keys) k), 0) + coalesce((select sum(octet_length(h::text)) from unnest(headers) h), 0);
   if total = 0 then
-    perform trunkline._raise('TL422', 'the batch is empty: payloads needs at least one message.');
+    raise exception using errcode = 'TL422', message = 'the batch is empty: payloads needs at least one message.';
   elsif array_ndims(payloads) <> 1 then
-    perform trunkline._raise('TL422', format('payloads is a list of messages, got an array of %s dimensions.', array_ndims(payloads)));
+    raise exception using errcode = 'TL422', message = format('payloads is a list of messages, got an array of %s dimensions.', array_ndims(payloads));
   elsif cardinality(keys) <> total or cardinality(headers) <> total then
-    perform trunkline._raise('TL422', format('payloads, keys and headers need the same length, got %s, %s and %s.', total, coalesce(cardinality(keys), total), coalesce(cardinality(headers), total)));
+    raise exception using errcode = 'TL422', message = format('payloads, keys and headers need the same length, got %s, %s and %s.', total, coalesce(cardinality(keys), total), coalesce(cardinality(headers), total));
   elsif largest > most then
-    perform trunkline._raise('TL413', format('a message holds at most %s bytes, got %s.', most, largest),
-      'Send a reference to it, or raise the setting log.message_bytes.', jsonb_build_object('limit', most, 'bytes', largest));
+    raise exception using errcode = 'TL413', message = format('a message holds at most %s bytes, got %s.', most, largest),
+      hint = 'Send a reference to it, or raise the setting log.message_bytes.', detail = jsonb_build_object('limit', most, 'bytes', largest)::text;
   elsif bytes > most_together then
-    perform trunkline._raise('TL413', format('a batch holds at most %s bytes, got %s.', most_together, bytes),
-      'Send smaller batches, or raise the setting log.batch_bytes.', jsonb_build_object('limit', most_together, 'bytes', bytes));
+    raise exception using errcode = 'TL413', message = format('a batch holds at most %s bytes, got %s.', most_together, bytes),
+      hint = 'Send smaller batches, or raise the setting log.batch_bytes.', detail = jsonb_build_object('limit', most_together, 'bytes', bytes)::text;
   elsif exists (select from unnest(headers) h where jsonb_typeof(h) <> 'object') then
-    perform trunkline._raise('TL422', 'a header must be a JSON object or NULL.', 'For example: {"trace": "abc"}');
+    raise exception using errcode = 'TL422', message = 'a header must be a JSON object or NULL.', hint = 'For example: {"trace": "abc"}';
   elsif (producer_id is null) <> (producer_seq is null) then
-    perform trunkline._raise('TL422', 'producer_id and producer_seq go together.');
+    raise exception using errcode = 'TL422', message = 'producer_id and producer_seq go together.';
   end if;
   if chosen is null then
     select trunkline.log_partition_of(k, settings.partitions) into chosen from unnest(keys) k where k is not null limit 1;

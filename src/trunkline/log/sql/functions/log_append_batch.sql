@@ -15,14 +15,13 @@ declare
   stored record;
 begin
   if bytes > most then
-    perform trunkline._raise('TL413', format('a record batch holds at most %s bytes, got %s.', most, bytes),
-      'Send smaller batches, or raise the setting log.batch_bytes.', jsonb_build_object('limit', most, 'bytes', bytes));
+    raise exception using errcode = 'TL413', message = format('a record batch holds at most %s bytes, got %s.', most, bytes),
+      hint = 'Send smaller batches, or raise the setting log.batch_bytes.', detail = jsonb_build_object('limit', most, 'bytes', bytes)::text;
   elsif not trunkline._log_whole(n, codec, value_ends, payload, value_valid, key_ends, keys, key_valid, headers) then
-    perform trunkline._raise('TL422', 'the record batch is malformed.',
-      'A batch has n >= 1 messages, n + 1 ends, keys with key_ends, and a JSON array of n headers; see docs/reference/record-batch.md.',
-      jsonb_build_object('n', n, 'codec', codec));
+    raise exception using errcode = 'TL422', message = 'the record batch is malformed.',
+      hint = 'A batch has n >= 1 messages, n + 1 ends, keys with key_ends, and a JSON array of n headers; see docs/reference/record-batch.md.', detail = jsonb_build_object('n', n, 'codec', codec)::text;
   elsif (producer_id is null) <> (producer_seq is null) then
-    perform trunkline._raise('TL422', 'producer_id and producer_seq go together.');
+    raise exception using errcode = 'TL422', message = 'producer_id and producer_seq go together.';
   end if;
   perform trunkline._log_may(topic, 'append');
   stored := trunkline._log_store(topic, partition, n, codec, value_ends, payload, value_valid, key_ends, keys, key_valid, headers, producer_id, producer_seq);

@@ -26,23 +26,23 @@ begin
   if present is not distinct from wanted then
     return present;
   elsif present.topic_id is not null then
-    perform trunkline._raise('TL409', format('offsets %s to %s of partition %s of "%s" are archived already, in other files.', present.first_offset, present.last_offset, partition, topic),
-      'Another run was quicker: what you wrote is not part of the archive.', jsonb_build_object('present', to_jsonb(present)));
+    raise exception using errcode = 'TL409', message = format('offsets %s to %s of partition %s of "%s" are archived already, in other files.', present.first_offset, present.last_offset, partition, topic),
+      hint = 'Another run was quicker: what you wrote is not part of the archive.', detail = jsonb_build_object('present', to_jsonb(present))::text;
   end if;
   perform trunkline._log_archive_settings(topic);
   if segment.topic_id is distinct from part.topic_id or segment.partition is distinct from partition or segment.last_offset is null then
-    perform trunkline._raise('TL409', format('segment %s is not a sealed segment of partition %s of "%s".', coalesce(segment_id::text, 'NULL'), partition, topic),
-      'See log_archivable().');
+    raise exception using errcode = 'TL409', message = format('segment %s is not a sealed segment of partition %s of "%s".', coalesce(segment_id::text, 'NULL'), partition, topic),
+      hint = 'See log_archivable().';
   elsif last_offset <> segment.last_offset or first_offset not between segment.first_offset and greatest(segment.first_offset, part.first_offset) then
-    perform trunkline._raise('TL409', format('segment %s holds %s to %s, got %s to %s.', segment_id, greatest(segment.first_offset, part.first_offset), segment.last_offset, first_offset, last_offset),
-      'See log_archivable().');
+    raise exception using errcode = 'TL409', message = format('segment %s holds %s to %s, got %s to %s.', segment_id, greatest(segment.first_offset, part.first_offset), segment.last_offset, first_offset, last_offset),
+      hint = 'See log_archivable().';
   end if;
   -- what retention took while the topic did not ask to be archived is a hole that nobody can fill
   expected := greatest(trunkline._log_archived_last(part) + 1, (select min(s.first_offset) from trunkline.log_segment s
                 where s.topic_id = part.topic_id and s.partition = part.partition));
   if segment.first_offset <> expected then
-    perform trunkline._raise('TL409', format('the archive of partition %s of "%s" goes on at %s, got %s.', partition, topic, expected, first_offset),
-      'Add segments in the order of their offsets.', jsonb_build_object('expected', expected));
+    raise exception using errcode = 'TL409', message = format('the archive of partition %s of "%s" goes on at %s, got %s.', partition, topic, expected, first_offset),
+      hint = 'Add segments in the order of their offsets.', detail = jsonb_build_object('expected', expected)::text;
   end if;
   execute format('select b.incarnation from trunkline.log_segment_%s b order by b.base_offset desc limit 1', segment_id) into wanted.incarnation;
   wanted.last_at := segment.last_at;

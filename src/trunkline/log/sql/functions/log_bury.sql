@@ -24,12 +24,12 @@ begin
   select c.* into held from trunkline._log_claims(seen.state) c where c.claim = log_bury.claim;
   perform trunkline._log_claim_change(topic, group_name, partition, claim, null);
   if payload is null and num_nonnulls(key, headers, at) > 0 then
-    perform trunkline._raise('TL422', 'key, headers and at go with a payload.');
+    raise exception using errcode = 'TL422', message = 'key, headers and at go with a payload.';
   elsif payload is not null and held.first_offset < held.last_offset then
-    perform trunkline._raise('TL422', format('a message is handed over with a claim of one message, claim %s is of offsets %s to %s.', claim, held.first_offset, held.last_offset),
-      'Release it: the last try of a range is made message by message.');
+    raise exception using errcode = 'TL422', message = format('a message is handed over with a claim of one message, claim %s is of offsets %s to %s.', claim, held.first_offset, held.last_offset),
+      hint = 'Release it: the last try of a range is made message by message.';
   elsif jsonb_typeof(headers) <> 'object' then
-    perform trunkline._raise('TL422', 'a header must be a JSON object or NULL.', 'For example: {"trace": "abc"}');
+    raise exception using errcode = 'TL422', message = 'a header must be a JSON object or NULL.', hint = 'For example: {"trace": "abc"}';
   end if;
   if not exists (select from trunkline.log_topic t where t.topic = dead) then
     begin

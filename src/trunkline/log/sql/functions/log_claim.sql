@@ -18,13 +18,14 @@ declare
   made boolean;
 begin
   if max_messages is null or max_messages < 1 then
-    perform trunkline._raise('TL422', format('max_messages must be at least 1, got %s.', coalesce(max_messages::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('max_messages must be at least 1, got %s.', coalesce(max_messages::text, 'NULL'));
   elsif deadline <= interval '0' or deadline > interval '100 years' then
-    perform trunkline._raise('TL422', format('a deadline must be positive and at most 100 years, got %s.', deadline), 'Leave it out for at-most-once.');
+    raise exception using errcode = 'TL422', message = format('a deadline must be positive and at most 100 years, got %s.', deadline),
+      hint = 'Leave it out for at-most-once.';
   elsif max_attempts is null or max_attempts < 1 then
-    perform trunkline._raise('TL422', format('max_attempts must be at least 1, got %s.', coalesce(max_attempts::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('max_attempts must be at least 1, got %s.', coalesce(max_attempts::text, 'NULL'));
   elsif archived is null then
-    perform trunkline._raise('TL422', 'archived must be true or false, got NULL.');
+    raise exception using errcode = 'TL422', message = 'archived must be true or false, got NULL.';
   end if;
   perform trunkline._log_group_may(topic, group_name, 'consume');
   made := trunkline._log_group_ensure(trunkline._log_topic_row(topic), group_name, 'shared', start);

@@ -16,7 +16,7 @@ declare
 begin
   perform trunkline._log_group_may(topic, group_name, 'consume');
   if up_to < 0 then
-    perform trunkline._raise('TL422', format('up_to is the last offset that is done, 0 for none, got %s.', up_to));
+    raise exception using errcode = 'TL422', message = format('up_to is the last offset that is done, 0 for none, got %s.', up_to);
   elsif coalesce(up_to > greatest(held.up_to, 0), true) then
     tail := trunkline._log_tail(part);
     if up_to > tail and current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
@@ -26,8 +26,8 @@ begin
         perform trunkline._owner_check(resource, epoch);  -- who was replaced is told that, not what is wrong with its offset
       end if;
       if incarnation is null or up_to is null then
-        perform trunkline._raise('TL422', format('partition %s of "%s" ends at %s, cannot commit %s.', partition, topic, tail, coalesce(up_to::text, 'NULL')),
-          '', jsonb_build_object('last', tail, 'asked', up_to));
+        raise exception using errcode = 'TL422', message = format('partition %s of "%s" ends at %s, cannot commit %s.', partition, topic, tail, coalesce(up_to::text, 'NULL')),
+          detail = jsonb_build_object('last', tail, 'asked', up_to)::text;
       elsif up_to >= part.first_offset then
         begin
           perform trunkline._log_check_position(topic, part, up_to + 1, incarnation);

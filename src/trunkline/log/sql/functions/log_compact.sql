@@ -11,7 +11,7 @@ declare
   plan record;
 begin
   if not settings.compact then
-    perform trunkline._raise('TL422', format('topic "%s" is not compacted.', topic), 'Create a topic with compact => true.');
+    raise exception using errcode = 'TL422', message = format('topic "%s" is not compacted.', topic), hint = 'Create a topic with compact => true.';
   elsif partition is not null then
     perform trunkline._log_partition_row(topic, partition);
   end if;

@@ -23,8 +23,8 @@ begin
   wanted.topic_id := present.topic_id;
   wanted.created_at := present.created_at;
   if wanted is distinct from present then
-    perform trunkline._raise('TL409', format('topic "%s" is there with other settings.', topic),
-      'Change them with log_alter().', jsonb_build_object('present', to_jsonb(present)));
+    raise exception using errcode = 'TL409', message = format('topic "%s" is there with other settings.', topic),
+      hint = 'Change them with log_alter().', detail = jsonb_build_object('present', to_jsonb(present))::text;
   end if;
   return present;
 end $$;

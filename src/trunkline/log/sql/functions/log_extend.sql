@@ -5,7 +5,7 @@ declare
   until timestamptz;
 begin
   if deadline is null or deadline <= interval '0' or deadline > interval '100 years' then
-    perform trunkline._raise('TL422', format('a deadline must be positive and at most 100 years, got %s.', coalesce(deadline::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('a deadline must be positive and at most 100 years, got %s.', coalesce(deadline::text, 'NULL'));
   end if;
   until := clock_timestamp() + deadline;
   perform trunkline._log_claim_change(topic, group_name, partition, claim, until);

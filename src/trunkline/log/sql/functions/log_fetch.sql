@@ -21,7 +21,7 @@ declare
   tail bigint;
 begin
   if max_messages is null or max_messages < 1 or max_bytes is null or max_bytes < 1 then
-    perform trunkline._raise('TL422', format('max_messages and max_bytes must be at least 1, got %s and %s.', max_messages, max_bytes));
+    raise exception using errcode = 'TL422', message = format('max_messages and max_bytes must be at least 1, got %s and %s.', max_messages, max_bytes);
   end if;
   perform trunkline._log_may(topic, 'read', 'consume');
   for attempt in 1 .. 10 loop

@@ -8,7 +8,7 @@ begin
   perform trunkline._log_group_may(topic, group_name, 'manage');
   delete from trunkline.log_group g where g.topic_id = settings.topic_id and g.group_name = log_group_delete.group_name;
   if not found then
-    perform trunkline._raise('TL404', format('topic "%s" has no group "%s".', topic, group_name), 'List groups with log_groups().');
+    raise exception using errcode = 'TL404', message = format('topic "%s" has no group "%s".', topic, group_name), hint = 'List groups with log_groups().';
   end if;
   delete from trunkline.cursor_key k where k.resource = any (trunkline._log_resources(settings.topic_id, log_group_delete.group_name));
   -- epochs go on: a member of the group that was must not be able to commit in one that is made anew

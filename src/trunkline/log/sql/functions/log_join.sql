@@ -25,7 +25,7 @@ begin
     end if;
     select p.* into part from trunkline.log_partition p where p.topic_id = settings.topic_id and p.partition = log_join.partition;
     if not found then
-      perform trunkline._raise('TL404', format('topic "%s" was deleted.', topic), '', jsonb_build_object('topic', topic));
+      raise exception using errcode = 'TL404', message = format('topic "%s" was deleted.', topic), detail = jsonb_build_object('topic', topic)::text;
     end if;
     up_to := trunkline._log_position(part, group_name);
     return next;

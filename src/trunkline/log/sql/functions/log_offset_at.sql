@@ -8,7 +8,7 @@ declare
   archived bigint;
 begin
   if at_time is null then
-    perform trunkline._raise('TL422', 'at_time must not be NULL.');
+    raise exception using errcode = 'TL422', message = 'at_time must not be NULL.';
   end if;
   perform trunkline._log_may(topic, 'read', 'consume');
   for attempt in 1 .. 10 loop

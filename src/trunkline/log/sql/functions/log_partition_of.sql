@@ -6,7 +6,7 @@ declare
   hash text := encode(substr(sha256(key), 1, 8), 'hex');
 begin
   if partitions < 1 then
-    perform trunkline._raise('TL422', format('a topic has at least one partition, got %s.', partitions));
+    raise exception using errcode = 'TL422', message = format('a topic has at least one partition, got %s.', partitions);
   end if;
   return mod(('x' || substr(hash, 1, 8))::bit(32)::bigint::numeric * 4294967296 + ('x' || substr(hash, 9, 8))::bit(32)::bigint, partitions);
 end $$;

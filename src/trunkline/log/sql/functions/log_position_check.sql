@@ -12,7 +12,7 @@ declare
   cut bigint;
 begin
   if next_offset is null or incarnation is null then
-    perform trunkline._raise('TL422', 'an offset and an incarnation are needed, got NULL.');
+    raise exception using errcode = 'TL422', message = 'an offset and an incarnation are needed, got NULL.';
   end if;
   if (trunkline._log_archived(part, next_offset)).topic_id is null then
     perform trunkline._log_check_position(topic, part, next_offset, null);
@@ -30,9 +30,8 @@ begin
   cut := coalesce(cut, (select max(a.last_offset) from trunkline.log_archive a where a.topic_id = part.topic_id and a.partition = part.partition
                           and a.incarnation <= known and a.last_offset < part.first_offset), trunkline._log_first(part) - 1);
   if known is distinct from log_position_check.incarnation or next_offset - 1 > cut then
-    perform trunkline._raise('TL410', format('offset %s of partition %s of "%s" was noted in life %s of the server; this is life %s.', next_offset, partition, topic, log_position_check.incarnation, present),
-      format('The server was restored or failed over: what lies beyond offset %s is another history. Start anew from there.', least(cut, next_offset - 1)),
-      jsonb_build_object('topic', topic, 'partition', partition, 'cut', least(cut, next_offset - 1), 'incarnation', present, 'asked', next_offset));
+    raise exception using errcode = 'TL410', message = format('offset %s of partition %s of "%s" was noted in life %s of the server; this is life %s.', next_offset, partition, topic, log_position_check.incarnation, present),
+      hint = format('The server was restored or failed over: what lies beyond offset %s is another history. Start anew from there.', least(cut, next_offset - 1)), detail = jsonb_build_object('topic', topic, 'partition', partition, 'cut', least(cut, next_offset - 1), 'incarnation', present, 'asked', next_offset)::text;
   end if;
 end $$;
 comment on function trunkline.log_position_check(text, int, bigint, int) is 'Is an offset that was noted in another life of the server a place in this history?';

@@ -9,8 +9,8 @@ declare
 begin
   for batch in select f.* from trunkline.log_fetch(log_read.topic, log_read.partition, log_read.from_offset, log_read.max_messages, log_read.max_bytes) f loop
     if batch.codec <> 0 then
-      perform trunkline._raise('TL415', format('offsets %s to %s of "%s" are compressed with zstd, which SQL cannot read.', batch.base_offset, batch.last_offset, topic),
-        'Use a client (trunkline log read), or create the topic with codec "none".', jsonb_build_object('topic', topic, 'partition', partition, 'from', batch.base_offset));
+      raise exception using errcode = 'TL415', message = format('offsets %s to %s of "%s" are compressed with zstd, which SQL cannot read.', batch.base_offset, batch.last_offset, topic),
+        hint = 'Use a client (trunkline log read), or create the topic with codec "none".', detail = jsonb_build_object('topic', topic, 'partition', partition, 'from', batch.base_offset)::text;
     end if;
     return query
       select m.log_offset, batch.at, m.key, m.value, m.header

@@ -13,7 +13,7 @@ begin
   part := trunkline._log_partition_row(topic, partition);
   tail := trunkline._log_tail(part);
   if before_offset is null or before_offset < 1 or before_offset > tail + 1 then
-    perform trunkline._raise('TL422', format('partition %s of "%s" holds %s to %s, cannot trim before %s.', partition, topic, part.first_offset, tail, coalesce(before_offset::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('partition %s of "%s" holds %s to %s, cannot trim before %s.', partition, topic, part.first_offset, tail, coalesce(before_offset::text, 'NULL'));
   end if;
   update trunkline.log_partition p
      set first_offset = greatest(p.first_offset, before_offset), archived_from = greatest(p.archived_from, before_offset)
