@@ -11,14 +11,14 @@ begin
   elsif messages is distinct from last_offset - first_offset + 1 then
     raise exception using errcode = 'TL422', message = format('offsets %s to %s are %s, got %s.', first_offset, last_offset,
       trunkline._counted(last_offset - first_offset + 1, 'message'), coalesce(messages::text, 'NULL')),
-      hint = 'The copy is not whole: archive the segment anew.';
+      hint = 'The copy is not whole: archive the segment again.';
   elsif bytes is null or bytes < 1 then
     raise exception using errcode = 'TL422', message = format('bytes must be at least 1, got %s.', coalesce(bytes::text, 'NULL'));
   elsif location is null or location !~ '^(/|[A-Za-z][A-Za-z0-9+.-]*://?)[^[:cntrl:]]' or length(location) > 2000 then
     raise exception using errcode = 'TL422', message = format('a location is an absolute path or a URI, got %s.', coalesce(quote_literal(left(location, 80)), 'NULL'));
   elsif location ~ '^[^/]*://[^/]*@' then
     raise exception using errcode = 'TL422', message = 'a location must not contain credentials.',
-      hint = 'Whoever may read the topic sees it: keep them in the environment of the reader.';
+      hint = 'Every reader of the topic sees it: keep them in the environment of the reader.';
   elsif format is null or format not in ('delta', 'parquet') then
     raise exception using errcode = 'TL422', message = format('format must be "delta" or "parquet", got %s.', coalesce(quote_literal(left(format, 80)), 'NULL'));
   elsif checksum is null or checksum !~ '^[a-z0-9-]+:[0-9a-f]{32,128}$' then

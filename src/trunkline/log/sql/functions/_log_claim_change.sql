@@ -11,7 +11,7 @@ begin
   seen := trunkline._cursor_hold(trunkline._log_resource(part.topic_id, group_name, partition));
   if not exists (select from trunkline._log_claims(seen.state) c where c.claim = _log_claim_change.claim) then
     raise exception using errcode = 'TL423', message = format('claim %s of group "%s" is not in flight.', claim, group_name),
-      hint = 'It was acknowledged, or its deadline passed and somebody else has it.', detail = jsonb_build_object('claim', claim)::text;
+      hint = 'It was acknowledged, or its deadline passed and another process has it.', detail = jsonb_build_object('claim', claim)::text;
   end if;
   select jsonb_agg(case when (c ->> 'claim')::bigint = _log_claim_change.claim then c || jsonb_strip_nulls(jsonb_build_object('deadline', _log_claim_change.deadline, 'reason', _log_claim_change.reason)) else c end)
     into changed from jsonb_array_elements(seen.state) c

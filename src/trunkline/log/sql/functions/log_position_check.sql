@@ -31,7 +31,7 @@ begin
                           and a.incarnation <= known and a.last_offset < part.first_offset), trunkline._log_first(part) - 1);
   if known is distinct from log_position_check.incarnation or next_offset - 1 > cut then
     raise exception using errcode = 'TL410', message = format('offset %s of partition %s of "%s" was noted in life %s of the server; this is life %s.', next_offset, partition, topic, log_position_check.incarnation, present),
-      hint = format('The server was restored or failed over: what lies beyond offset %s is another history. Start anew from there.', least(cut, next_offset - 1)), detail = jsonb_build_object('topic', topic, 'partition', partition, 'cut', least(cut, next_offset - 1), 'incarnation', present, 'asked', next_offset)::text;
+      hint = format('The server was restored or failed over: what lies beyond offset %s is another history. Start again from there.', least(cut, next_offset - 1)), detail = jsonb_build_object('topic', topic, 'partition', partition, 'cut', least(cut, next_offset - 1), 'incarnation', present, 'asked', next_offset)::text;
   end if;
 end $$;
 comment on function trunkline.log_position_check(text, int, bigint, int) is 'Is an offset that was noted in another life of the server a place in this history?';
