@@ -8,7 +8,7 @@ declare
   there bigint;
 begin
   for task in select u.number, u.expected, s.staging_id from unnest(numbers, expected) u (number, expected)
-              left join trunkline.spark_staging s on s.staging_id = u.number and s.kind = _spark_staged.kind and s.maker = trunkline._spark_maker()
+              left join trunkline.spark_staging s on s.staging_id = u.number and s.kind = _spark_staged.kind and s.maker = trunkline._caller()
   loop
     there := 0;
     if task.staging_id is not null then

@@ -2,7 +2,7 @@
 create or replace function trunkline._spark_staging_create(kind text, definition text)
 returns bigint language plpgsql as $$
 declare
-  maker text := trunkline._spark_maker();
+  maker text := trunkline._caller();
   number bigint;
 begin
   insert into trunkline.spark_staging (kind, maker) values (_spark_staging_create.kind, maker) returning staging_id into number;

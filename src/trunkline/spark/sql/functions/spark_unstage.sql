@@ -7,7 +7,7 @@ declare
   dropped int := 0;
 begin
   for number in
-    delete from trunkline.spark_staging s where s.staging_id = any (numbers) and s.maker = trunkline._spark_maker() returning s.staging_id
+    delete from trunkline.spark_staging s where s.staging_id = any (numbers) and s.maker = trunkline._caller() returning s.staging_id
   loop
     execute format('drop table if exists trunkline.spark_staging_%s', number);
     dropped := dropped + 1;
