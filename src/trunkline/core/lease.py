@@ -62,6 +62,11 @@ def rest(process: UUID) -> Call[timedelta | None]:
     return Call("lease_rest", {"process": process}, scalar, safe_to_repeat=True)
 
 
+def watch(process: UUID) -> Call[str]:
+    """Look whether the process after this one, in the order of their ids, is still there."""
+    return Call("lease_watch", {"process": process}, scalar, safe_to_repeat=True)
+
+
 def end(process: UUID) -> Call[int]:
     """A process leaves in good order: what it owned is free at once."""
     return Call("lease_end", {"process": process}, scalar, safe_to_repeat=True)

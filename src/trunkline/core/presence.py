@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from trunkline.core import telemetry
+from trunkline.core.connections import connect_arguments, hung_up
 from trunkline.core.errors import is_disconnect
 
 if TYPE_CHECKING:
@@ -84,6 +85,38 @@ class Presence:
             backend = session.info.backend_pid
             self._is_tied = await _ask(session, _ATTEND, self._process, backend)
         return self._is_tied
+
+
+class Tie:
+    """Ties the lease of a process to a session of its own; for blocking code."""
+
+    def __init__(self, dsn: str, process: UUID):
+        self._dsn = dsn
+        self._process = process
+        self._session: psycopg.Connection[Any] | None = None
+        self._is_due = True
+
+    def hold(self) -> None:
+        """Connect if the session is gone, and take the lock; call it twice a second."""
+        try:
+            if self._session is None or hung_up(self._session):
+                self.close()
+                arguments = connect_arguments(self._dsn, prepare=False, connect_timeout=5)
+                self._session = psycopg.connect(self._dsn, **arguments)
+                (backend,) = self._session.execute(_PID).fetchone() or (0,)
+                self._is_due = backend == self._session.info.backend_pid
+            if self._is_due:
+                self._session.execute(_LOCK.encode(), [self._process])
+                values = [self._process, self._session.info.backend_pid]
+                tied = self._session.execute(_ATTEND.encode(), values).fetchone()
+                self._is_due = tied != (True,)
+        except psycopg.Error as error:
+            logger.info("the lease is not tied to a session", error=str(error))
+
+    def close(self) -> None:
+        """Let go of the session."""
+        if self._session is not None:
+            self._session.close()
 
 
 async def _ask(session: Session, statement: str, *values: Any) -> Any:

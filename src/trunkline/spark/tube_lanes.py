@@ -65,6 +65,8 @@ class Lanes:
         shares = self._db.run(calls.join(self._tube, self._owner.process))
         if not shares or len(shares) < shares[0].lanes:
             refuse_worked(self._db, self._tube, besides=self._owner.process)
+            shares = self._db.run(calls.join(self._tube, self._owner.process))
+        if not shares or len(shares) < shares[0].lanes:
             raise Conflict(f'tube "{self._tube}" changes hands just now.', hint="Try again.")
         return shares
 

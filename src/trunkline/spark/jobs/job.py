@@ -8,16 +8,16 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
 
 from trunkline.core import errors, lease, telemetry
 from trunkline.core.calls import Call, scalar
 from trunkline.core.errors import Conflict, LeaseLost, TrunklineError
+from trunkline.core.presence import Tie
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from uuid import UUID
 
     from pyspark.sql import SparkSession
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 logger = telemetry.get_logger(__name__)
 
 _RETRY_EVERY = 1.0  # seconds
+_TIE_EVERY = 0.5  # seconds between two looks whether the session of the lease is there
+_MISSING = 0.9  # seconds that a process whose session ended has to come back, and a little more
 _OURS = re.compile(
     r"^(?:\S*: )*trunkline\.core\.errors\.(?P<name>\w+): (?P<text>.+)$", re.MULTILINE
 )
@@ -86,23 +88,27 @@ class Ownership:
 
     def take(self, resource: str) -> int:
         """Own a resource; its epoch, or `Conflict` when a living process has it."""
-        epoch = self._db.run(
-            Call("owner_take", {"resource": resource, "process": self.process}, scalar)
+        take: Call[int | None] = Call(
+            "owner_take", {"resource": resource, "process": self.process}, scalar
         )
+        found = None
+        if (epoch := self._db.run(take)) is None:
+            found = self._owner(resource)
+            if found is None or not is_living(self._db, found["process"]):
+                epoch = self._db.run(take)
         if epoch is None:
+            name = holder(self._db, found["process"], found["name"]) if found else "another process"
             raise Conflict(
-                f'"{resource}" is being worked on by {self._holder(resource)}.',
+                f'"{resource}" is being worked on by {name}.',
                 hint="Wait for it to end. If it died, its lease runs out by itself.",
             )
         return int(epoch)
 
-    def _holder(self, resource: str) -> str:
-        found = self._db.run(
+    def _owner(self, resource: str) -> dict[str, Any] | None:
+        owners = self._db.run(
             Call("owner_of", {"resource": resource}, lambda rows: [dict(row) for row in rows])
         )
-        return (
-            holder(self._db, found[0]["process"], found[0]["name"]) if found else "another process"
-        )
+        return owners[0] if owners else None
 
     def check(self) -> None:
         """Raise `LeaseLost` when the lease could not be renewed in time."""
@@ -111,7 +117,10 @@ class Ownership:
 
 
 def is_living(db: Db, process: UUID) -> bool:
-    """Whether the lease of a process lasts."""
+    """Whether the lease of a process lasts; waits while its session has just ended."""
+    just_before = UUID(int=process.int - 1)
+    while db.run(lease.watch(just_before)) == "missing":
+        time.sleep(_MISSING)
     rest = db.run(lease.rest(process))
     return rest is not None and rest.total_seconds() > 0
 
@@ -132,17 +141,22 @@ def owning(db: Db, name: str) -> Iterator[Ownership]:
     ttl = db.run(lease.ttl()).total_seconds()
     held = Ownership(db, process)
     stop = threading.Event()
+    tie = Tie(db.dsn, process)
+    tie.hold()
 
     def keep() -> None:
-        good_until, wait = renewed + ttl, ttl / 3
-        while not stop.wait(wait):
+        good_until, renew_at = renewed + ttl, renewed + ttl / 3
+        while not stop.wait(min(_TIE_EVERY, ttl / 3)):
+            tie.hold()
             begun = time.monotonic()
+            if begun < renew_at:
+                continue
             try:
                 db.run(lease.renew(process, name))
-                good_until, wait = begun + ttl, ttl / 3
+                good_until, renew_at = begun + ttl, begun + ttl / 3
             except TrunklineError as error:
                 logger.warning("lease not renewed", error=str(error))
-                wait = min(_RETRY_EVERY, ttl / 3)
+                renew_at = begun + min(_RETRY_EVERY, ttl / 3)
             if time.monotonic() > good_until:
                 held.lost = True
                 return
@@ -156,6 +170,7 @@ def owning(db: Db, name: str) -> Iterator[Ownership]:
         thread.join()
         with suppress(TrunklineError):  # without a goodbye the lease runs out by itself
             db.run(lease.end(process))
+        tie.close()
 
 
 def slots(spark: SparkSession) -> int:
