@@ -582,8 +582,15 @@ def test_a_renamed_key_column_refuses_writes_until_the_table_is_attached_again(
     session: Session, feed: Reader
 ) -> None:
     session.execute("alter table orders rename id to number")
-    with refused("42703"):
-        session.execute("insert into orders values (1)")
+    for condition in (None, "total is null"):
+        with refused("TL409") as caught:
+            session.execute("insert into orders values (1)")
+        assert 'tube "feed"' in str(caught.value)
+        assert "tube_attach('feed', 'orders')" in str(caught.value.diag.message_hint)
+        attach(session, condition=condition)
+        session.execute("alter table orders rename number to id")
+        attach(session)
+        session.execute("alter table orders rename id to number")
     attach(session)
     session.execute("insert into orders values (1)")
     assert feed.keys() == ["1"]

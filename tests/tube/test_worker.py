@@ -238,9 +238,9 @@ async def test_an_unparked_key_is_delivered_with_the_state_of_now(tl: Platform) 
     worker = tl.tube.worker("items", shelf, pace=HASTE)
     await execute(tl, "insert into item values (1, 'a')")
     await deliver(tl, worker)
-    shelf.fails = {}
     await execute(tl, "update item set name = 'b'")
     await deliver(tl, worker)
+    shelf.fails = {}
     assert await tl.tube.unpark("items") == 1
     await deliver(tl, worker)
     assert '"b"' in str(shelf.documents[(0, "1")][0])
@@ -576,3 +576,45 @@ async def test_a_replica_that_is_away_leaves_the_primary(tl: Platform) -> None:
     finally:
         await replica.close()
     assert shelf.keys == ["1"]
+
+
+async def test_a_parked_key_that_is_delivered_is_parked_no_longer(tl: Platform) -> None:
+    shelf = Shelf()
+    shelf.fails = {"1": "poison", "2": "poison"}
+    worker = tl.tube.worker("items", shelf, pace=HASTE)
+    await execute(tl, "insert into item values (1, 'a'), (2, 'b'), (3, 'c')")
+    await tl.tube.tick()
+    await worker.run_once()
+    assert sorted(parked.key for parked in await tl.tube.parked("items")) == ["1", "2"]
+    shelf.fails = {"2": "poison"}
+    await execute(tl, "update item set name = 'fixed'")
+    await tl.tube.tick()
+    await worker.run_once()
+    assert [parked.key for parked in await tl.tube.parked("items")] == ["2"]
+    await tl.tube.unpark("items")
+    shelf.fails = {}
+    await tl.tube.tick()
+    await worker.run_once()
+    assert await tl.tube.parked("items") == []
+
+
+async def test_a_worker_begins_nothing_once_its_lease_may_have_run_out(
+    tl: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after SIGSTOP and SIGCONT: the clock goes on, and another process has the lanes."""
+    shelf = Shelf()
+    worker = tl.tube.worker("items", shelf, pace=HASTE)
+    await worker.run_once()
+    await execute(tl, "insert into item values (1, 'a'), (2, 'b')")
+    await tl.tube.tick()
+    await worker._read()
+    woke = worker._lanes._fresh_until + 1
+    with monkeypatch.context() as slept:
+        slept.setattr("trunkline.tube.lanes.time.monotonic", lambda: woke)
+        assert not worker._lanes.are_fresh
+        assert worker._lanes.is_due
+        assert worker._send() == 0
+        with pytest.raises(Unavailable, match="lease"):
+            (lane,) = worker._lanes
+            await worker._bring(lane.queue.take(2, backfill_share=0))
+    assert shelf.batches == []

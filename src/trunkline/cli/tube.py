@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from trunkline.cli.asking import Yes, ask
 from trunkline.cli.helping import commands
 from trunkline.cli.invocation import Invocation, command, flag
 from trunkline.cli.output import say
@@ -44,17 +45,19 @@ def ensure(
     invocation.print_one(made, columns=("tube", "lanes", "condition", "created_at"))
 
 
-@command(app, example="trunkline tube drop search --force", panel="Tubes")
+@command(app, example="trunkline tube drop search --yes", panel="Tubes")
 def drop(
     invocation: Invocation,
     tube: Tube,
     force: Annotated[
         bool, flag("--force", help="Also when entries are not delivered yet.")
     ] = False,
+    yes: Yes = False,
 ) -> None:
     """Drop a tube and detach all its tables."""
     from trunkline.tube import calls
 
+    ask(f"Drop {tube} and detach its tables?", yes=yes)
     with invocation.session() as session:
         session.run(calls.drop(tube, force=force))
     say(f"Dropped {tube}.")
@@ -77,11 +80,13 @@ def attach(
         typer.Option("--key", metavar="COLUMN", help="A key column; else the primary key."),
     ] = None,
     on_error: Annotated[
-        str,
-        typer.Option(metavar="fail|gap", help="A write that cannot be captured fails, or passes."),
-    ] = "fail",
+        str | None,
+        typer.Option(
+            metavar="fail|gap", help="A write that cannot be captured fails (default), or passes."
+        ),
+    ] = None,
 ) -> None:
-    """Capture the changes of a table into a tube; the same call again takes no lock."""
+    """Capture the changes of a table into a tube; what is not named stays for one attached."""
     from trunkline.tube import calls
 
     with invocation.session() as session:

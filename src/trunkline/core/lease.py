@@ -22,6 +22,7 @@ import asyncio
 import os
 import socket
 import sys
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,9 +99,15 @@ class ProcessLease:
         self._heard: Subscription | None = None
         self._departed: list[Callable[[], None]] = []
         self._renew_after = 0.0
+        self._valid_until = 0.0
         self._owed: list[Call[None]] = []
         self._task: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
+
+    @property
+    def valid_until(self) -> float:
+        """Until when, on the monotonic clock, the last renewal keeps others from taking over."""
+        return self._valid_until
 
     async def hold(self) -> UUID:
         """Take the lease if it is not held yet, and keep it; the id of this process."""
@@ -153,8 +160,11 @@ class ProcessLease:
     async def renew(self) -> None:
         """Renew now: after a long pause, before something is taken."""
         await self._say_farewells()
+        began = time.monotonic()
         await self._db.run(renew(self.process, self.name))
-        self._renew_after = (await self._db.run(ttl())).total_seconds() / 3
+        lasts = (await self._db.run(ttl())).total_seconds()
+        self._renew_after = lasts / 3
+        self._valid_until = began + lasts
 
     async def close(self) -> None:
         """End the lease, so that others need not wait for it. Safe to call twice."""

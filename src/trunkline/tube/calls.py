@@ -53,9 +53,9 @@ def attach(
     shard: int | str | None = None,
     condition: str | None = None,
     key_columns: Sequence[str] | None = None,
-    on_error: str = "fail",
+    on_error: str | None = None,
 ) -> Call[Attachment]:
-    """Capture the changes of a table into a tube."""
+    """Capture the changes of a table into a tube; None keeps what an attached one has."""
     return Call(
         "tube_attach",
         {

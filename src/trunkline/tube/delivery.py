@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trunkline.core.db import AsyncDb
     from trunkline.tube.downstreams.base import Downstream, Mirror
     from trunkline.tube.enrichment import Enricher
+    from trunkline.tube.lanes import Lanes
     from trunkline.tube.queue import Pending
 
 
@@ -34,14 +35,22 @@ class Delivery(Protocol):
     async def __call__(self, batch: Sequence[Pending]) -> Mapping[KeyId, str]: ...
 
 
-def delivery_of(db: AsyncDb, enricher: Enricher, downstream: Downstream) -> Delivery:
+def delivery_of(
+    db: AsyncDb, enricher: Enricher, downstream: Downstream, *, lanes: Lanes
+) -> Delivery:
     """The shortest way from the rows to the downstream."""
-    carried = Carried(db, enricher, downstream)
+    carried = Carried(db, enricher, downstream, lanes)
     if isinstance(enricher, RowEnricher) and enricher.reads_only(db):
         mirror = downstream.mirror_of(db.dsn)
         if mirror is not None:
-            return Mirrored(mirror, carried)
+            return Mirrored(mirror, carried, lanes)
     return carried
+
+
+def _insist_on(lanes: Lanes) -> None:
+    """Write nothing once another process may have taken over: it delivers the same keys."""
+    if not lanes.are_fresh:
+        raise Unavailable("the lease may have run out: the lanes are looked up first.")
 
 
 class Carried:
@@ -49,7 +58,8 @@ class Carried:
 
     stretch = 1
 
-    def __init__(self, db: AsyncDb, enricher: Enricher, downstream: Downstream):
+    def __init__(self, db: AsyncDb, enricher: Enricher, downstream: Downstream, lanes: Lanes):
+        self._lanes = lanes
         self._db = db
         self._enricher = enricher
         self._downstream = downstream
@@ -76,9 +86,11 @@ class Carried:
                 origin[change] = pending.id
                 (deletes if document is None else upserts).append(change)
         failures: dict[Change, str] = {}
+        _insist_on(self._lanes)
         if upserts:
             failures |= await self._downstream.upsert(upserts)
         if deletes:
+            _insist_on(self._lanes)
             failures |= await self._downstream.delete(deletes)
         return {origin[change]: reason for change, reason in failures.items()}
 
@@ -89,7 +101,8 @@ class Mirrored:
 
     stretch = 4
 
-    def __init__(self, mirror: Mirror, carried: Carried):
+    def __init__(self, mirror: Mirror, carried: Carried, lanes: Lanes):
+        self._lanes = lanes
         self._mirror = mirror
         self._carried = carried
         self._apart: set[int] = set()
@@ -103,6 +116,7 @@ class Mirrored:
             if attachment in self._apart:
                 failures |= await self._carried(group)
                 continue
+            _insist_on(self._lanes)
             try:
                 await self._mirror(attachment, [pending.id for pending in group])
             except Unavailable:

@@ -56,6 +56,7 @@ class Lanes:
         self._member = member
         self._ours: dict[int, Lane] = {}
         self._rejoin_at = 0.0
+        self._fresh_until = 0.0
         self._idle = False
 
     def __iter__(self) -> Iterator[Lane]:
@@ -67,7 +68,16 @@ class Lanes:
     @property
     def is_due(self) -> bool:
         """Whether it is time to look who owns what."""
-        return time.monotonic() >= self._rejoin_at
+        now = time.monotonic()
+        return now >= self._rejoin_at or (bool(self._ours) and now >= self._fresh_until)
+
+    @property
+    def are_fresh(self) -> bool:
+        """Whether no other process can have taken over since the last look.
+
+        Not after the process was suspended for longer than its lease.
+        """
+        return time.monotonic() < self._fresh_until
 
     def hasten(self) -> None:
         """Look who owns what as soon as possible."""
@@ -79,11 +89,15 @@ class Lanes:
 
     async def rejoin(self, process: UUID) -> None:
         """See which lanes are ours now; give back those that others should have."""
+        if time.monotonic() >= self._lease.valid_until:
+            await self._lease.renew()
+        fresh_until = self._lease.valid_until
         try:
             shares = await self._db.run(calls.join(self._tube, process, member=self._member))
         except LeaseLost:
             await self._lease.renew()
             return
+        self._fresh_until = fresh_until
         self.postpone()
         if not shares and not self._idle:
             logger.info("others have the lanes", tube=self._tube, hint=_HINT)

@@ -80,9 +80,9 @@ class Worker:
         self._lease = lease
         self._listener = listener
         self._downstream = downstream
-        self._bring = delivery_of(db, enricher, downstream)
         self._pace = pace or Pace()
         self._lanes = Lanes(db, lease, tube=tube, member=member)
+        self._bring = delivery_of(db, enricher, downstream, lanes=self._lanes)
         self._tasks: set[asyncio.Task[None]] = set()
         self._collecting: set[asyncio.Task[None]] = set()
         self._trouble = Backoff(first=0.2, longest=10.0)
@@ -282,7 +282,7 @@ class Worker:
         """Start batches while there is room; how many keys went out."""
         now = time.monotonic()
         sent = 0
-        if now < self._hold_until:
+        if now < self._hold_until or not self._lanes.are_fresh:
             return 0
         for lane in self._lanes:
             self._control(lane)

@@ -5,15 +5,21 @@ create or replace function trunkline._tube_generate(attached trunkline.tube_tabl
 returns text language plpgsql as $$
 declare
   place text := trunkline._tube_function_name(attached);
-  matches text := trunkline._tube_conditions(attached, trunkline._tube_hold(attached.tube_id));
+  held trunkline.tube := trunkline._tube_hold(attached.tube_id);
+  matches text := trunkline._tube_conditions(attached, held);
   look text := trunkline._tube_look(attached, matches);
+  renamed text := format(E'\n  exception when undefined_column then\n    raise exception using errcode = ''TL409'', message = %L, hint = %L;',
+    format('tube "%s" captures table %s by its key (%s), of which a column has another name now.', held.tube, attached.relation_name, array_to_string(attached.key_columns, ', ')),
+    format('Its owner attaches it again: select trunkline.tube_attach(%L, %L);', held.tube, attached.relation_name));
 begin
   if to_regprocedure(place || '()') is not null and not trunkline._tube_function_there(attached) then
     execute format('alter function %s() set schema %s', place, (select c.relnamespace::regnamespace from pg_class c where c.oid = attached.relation));
     place := trunkline._tube_function_name(attached);
   end if;
   if matches is not null or attached.shard_expression is not null then
-    look := format(E'\n  begin%s\n  exception when others then%s\n  end;', look, trunkline._tube_look_each(attached, matches));
+    look := format(E'\n  begin%s\n  exception when others then\n  begin%s%s\n  end;\n  end;', look, trunkline._tube_look_each(attached, matches), renamed);
+  else
+    look := format(E'\n  begin%s%s\n  end;', look, renamed);
   end if;
   execute format('create or replace function %s() returns trigger language plpgsql %s as %L', place, trunkline._tube_settings(attached), format($text$
 #variable_conflict use_column

@@ -1,5 +1,6 @@
 /* Say that everything of a lane up to these positions is done; NULL leaves one as it is.  The epoch is checked as the
-   last statement and holds until commit: TL423 when another process took over or the lanes changed. */
+   last statement and holds until commit: TL423 when another process took over or the lanes changed.  A parked key that was touched after it was
+   parked, and is done now, is parked no longer. */
 create or replace function trunkline.tube_ack(tube text, lane int, epoch bigint, live_up_to bigint default null, backfill_up_to bigint default null)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -17,6 +18,9 @@ begin
       latest := trunkline._cursor_hold(name);
       if done.up_to > latest.up_to then
         perform trunkline._cursor_move(latest, done.up_to);
+        if exists (select from trunkline.tube_parked p where p.tube_id = present.tube_id) then
+          perform trunkline._tube_parked_done(present, lane, done.priority, latest.up_to + 1, done.up_to);
+        end if;
       end if;
     end if;
   end loop;
