@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 if TYPE_CHECKING:
-    import psycopg
     from tests.cli.conftest import Cli, Start
 
 
@@ -30,7 +30,7 @@ def tube(sql: psycopg.Connection[Any]) -> None:
         "backfill serch --status",
         "downstream serch",
         "worker serch --once",
-        "drop serch",
+        "drop serch --yes",
     ],
 )
 def test_a_tube_that_is_not_there_is_never_shown_as_an_empty_one(cli: Cli, words: str) -> None:
@@ -85,10 +85,13 @@ def test_options_that_a_downstream_does_not_know_are_refused_when_they_are_set(
     assert cli("tube", "downstream", "search").rows == []
 
 
+QUERY = "enrich=select k, k from unnest(%(keys)s) k"
+
+
 def test_options_of_query_pace_and_environment_are_kept_as_they_are(cli: Cli) -> None:
-    words = ("--option", "enrich=select 1", "--option", "worker.batch=9", "--option", "dsn=${NO}")
+    words = ("--option", QUERY, "--option", "worker.batch=9", "--option", "dsn=${NO}")
     [row] = cli("tube", "downstream", "search", "postgres", *words).rows
-    assert row["options"] == {"enrich": "select 1", "worker.batch": 9, "dsn": "${NO}"}
+    assert row["options"] == {"enrich": QUERY[7:], "worker.batch": 9, "dsn": "${NO}"}
 
 
 def test_a_worker_that_finds_lanes_in_other_hands_says_so(
@@ -112,3 +115,23 @@ def test_text_that_is_not_unicode_is_refused_in_words(start: Start, dsn: str) ->
     _, said = process.communicate(timeout=30)
     assert process.returncode == 2
     assert said.startswith("error: text must be Unicode")
+
+
+def test_a_drop_asks_and_does_nothing_without_an_answer(cli: Cli) -> None:
+    refused = cli("tube", "drop", "search")
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    assert [row["tube"] for row in cli("tube", "list").rows] == ["search"]
+    assert cli("tube", "drop", "search", "--yes").err == "Dropped search.\n"
+
+
+def test_an_option_of_a_wrong_type_is_refused_when_it_is_stored(
+    cli: Cli, sql: psycopg.Connection[Any]
+) -> None:
+    refused = cli("tube", "downstream", "search", "postgres", "--option", "worker.park_after=x")
+    assert refused.code != 0
+    assert 'worker.park_after takes a whole number from 1, got "x"' in refused.err
+    for options in ('{"worker.park_after": "2"}', '{"colour": 1}', '{"create": "yes"}'):
+        with pytest.raises(psycopg.Error) as caught:
+            sql.execute("select trunkline.tube_downstream('search', 'postgres', %s)", [options])
+        assert caught.value.sqlstate == "TL422"

@@ -426,3 +426,13 @@ def test_stored_options_name_only_variables_for_downstreams(
 def test_a_stored_connection_uses_nothing_of_the_account_of_the_worker(dsn: str) -> None:
     with pytest.raises(Forbidden):
         stored("postgres", {"dsn": dsn}, dsn="", author="a", callables="")
+
+
+def test_a_variable_in_front_of_the_host_cannot_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRUNKLINE_DOWNSTREAM_PASSWORD", "a/b@c:d#e")
+    monkeypatch.setenv("TRUNKLINE_DOWNSTREAM_HOST", "cache.example.org:1234")
+    url = "redis://:${TRUNKLINE_DOWNSTREAM_PASSWORD}@${TRUNKLINE_DOWNSTREAM_HOST}/0"
+    downstream: Any = stored("redis", {"url": url}, dsn="", author="a", callables="")
+    reached = downstream._redis.connection_pool.connection_kwargs
+    assert (reached["host"], reached["port"]) == ("cache.example.org", 1234)
+    assert reached["password"] == "a/b@c:d#e"
