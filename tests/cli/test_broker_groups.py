@@ -158,7 +158,7 @@ def test_the_doctor_tells_of_retries_that_nobody_will_make(session: Session, cli
     assert told() == []
     session.execute("delete from trunkline.lease")
     assert told() == [
-        '1 event waits to be tried again by handler "mail" of group billing, and nobody runs it'
+        '1 event waits to be tried again by handler "mail" of group billing, and no worker runs it'
     ]
 
 

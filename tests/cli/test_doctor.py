@@ -111,7 +111,7 @@ def test_a_schema_that_an_upgrade_would_refuse_has_another_remedy(
     cli: Cli, sql: psycopg.Connection[Any]
 ) -> None:
     sql.execute("update trunkline.migration set checksum = 'x' where file = '001_log.sql'")
-    assert finding(cli("doctor"), "schema")["remedy"] == "Install the package anew."
+    assert finding(cli("doctor"), "schema")["remedy"] == "Install the package again."
     sql.execute("update trunkline.migration set version = '99.0' where file like 'functions/%'")
     assert finding(cli("doctor"), "schema")["remedy"] == "Install the newer trunkline package."
 

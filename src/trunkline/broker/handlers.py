@@ -38,7 +38,7 @@ _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 _ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _LARGEST_BATCH = 100_000
 _LONGEST_DELAY = 1000 * 365 * 86_400.0  # seconds
-_LONGEST_ERRORS = 3  # of a payload that does not fit, how many faults are told
+_LONGEST_ERRORS = 3  # of a payload that does not fit, how many faults are named
 
 
 class Unfit(Exception):
@@ -176,42 +176,42 @@ def make(
 ) -> Handler:
     """Check what was said about a function; ``names`` are those its annotations may use."""
     called = name if name is not None else _name_of(function)
-    told = f'handler "{called}"'
-    function = _plain(told, function)
+    label = f'handler "{called}"'
+    function = _plain(label, function)
     if not all(isinstance(each, str) and each for each in (called, group)):
-        raise Invalid(f"{told} needs a group and a name; got group {group!r}, name {called!r}.")
+        raise Invalid(f"{label} needs a group and a name; got group {group!r}, name {called!r}.")
     if ordering not in ORDERINGS:
-        raise Invalid(f'{told}: ordering is "strict" or "skip", got {ordering!r}.')
+        raise Invalid(f'{label}: ordering is "strict" or "skip", got {ordering!r}.')
     if not isinstance(batch, int) or not 1 <= batch <= _LARGEST_BATCH:
-        raise Invalid(f"{told}: batch is 1 to {_LARGEST_BATCH} events, got {batch!r}.")
+        raise Invalid(f"{label}: batch is 1 to {_LARGEST_BATCH} events, got {batch!r}.")
     if not isinstance(timeout, int | float) or not timeout > 0:
-        raise Invalid(f"{told}: timeout is a number of seconds above 0, got {timeout!r}.")
+        raise Invalid(f"{label}: timeout is a number of seconds above 0, got {timeout!r}.")
     if not isinstance(params, Mapping | None):
-        raise Invalid(f"{told}: params are a dict, got {params!r}.")
+        raise Invalid(f"{label}: params are a dict, got {params!r}.")
     as_json(dict(params or {}), of="params")
     if split_by is not None and not callable(split_by):
-        raise Invalid(f"{told}: split_by is a function of an event, got {split_by!r}.")
+        raise Invalid(f"{label}: split_by is a function of an event, got {split_by!r}.")
     if not isinstance(from_time, datetime | None):
-        raise Invalid(f"{told}: from_time is a datetime, got {from_time!r}.")
+        raise Invalid(f"{label}: from_time is a datetime, got {from_time!r}.")
     if not isinstance(from_position, int | None):
-        raise Invalid(f"{told}: from_position is the number of a position, got {from_position!r}.")
+        raise Invalid(f"{label}: from_position is the number of a position, got {from_position!r}.")
     if from_time is not None and from_position is not None:
-        raise Invalid(f"{told}: say from_time or from_position, not both.")
+        raise Invalid(f"{label}: say from_time or from_position, not both.")
     return Handler(
         function=function,
         name=called,
         group=group,
-        condition=condition_text(told, pattern, condition),
+        condition=condition_text(label, pattern, condition),
         params=dict(params or {}),
-        retry=_delays(told, retry),
+        retry=_delays(label, retry),
         timeout=float(timeout),
         batch=batch,
         split_by=split_by,
         ordering=ordering,
         from_time=from_time,
         from_position=from_position,
-        arguments=_arguments(told, function, batch=batch, names=names or {}),
-        is_async=_is_async(told, function),
+        arguments=_arguments(label, function, batch=batch, names=names or {}),
+        is_async=_is_async(label, function),
         at_work=AtWork(),
     )
 
@@ -231,43 +231,43 @@ def _name_of(function: Callable[..., Any]) -> str:
     return str(name)
 
 
-def _plain(told: str, function: Any) -> Any:
+def _plain(label: str, function: Any) -> Any:
     """What a decorator above ``@staticmethod`` is given cannot be looked at as a function can."""
     if isinstance(function, classmethod):
         raise Invalid(
-            f"{told} is a classmethod, whose class is not there yet.",
+            f"{label} is a classmethod, whose class is not there yet.",
             hint="Make it a staticmethod, or register it below the class: app.on(...)(Class.name).",
         )
     return function.__func__ if isinstance(function, staticmethod) else function
 
 
-def _delays(told: str, retry: Sequence[float]) -> tuple[float, ...]:
+def _delays(label: str, retry: Sequence[float]) -> tuple[float, ...]:
     fits = isinstance(retry, Sequence) and not isinstance(retry, str | bytes | bytearray)
     if not fits or any(
         not isinstance(delay, int | float) or not 0 <= delay <= _LONGEST_DELAY for delay in retry
     ):
         raise Invalid(
-            f"{told}: retry is a list of seconds to wait before each further try, none of them"
+            f"{label}: retry is a list of seconds to wait before each further try, none of them"
             f" negative or above 1000 years, got {retry!r}.",
             hint="[] is no further try: what fails is a dead letter at once.",
         )
     return tuple(float(delay) for delay in retry)
 
 
-def condition_text(told: str, pattern: Pattern, condition: Condition) -> str | None:
+def condition_text(label: str, pattern: Pattern, condition: Condition) -> str | None:
     """Pattern and condition as one condition in the form that `broker_subscribe` takes."""
     if condition is not None and not isinstance(condition, str | Mapping):
-        raise Invalid(f"{told}: a condition is a dict or SQL, got {condition!r}.")
+        raise Invalid(f"{label}: a condition is a dict or SQL, got {condition!r}.")
     if pattern is not None:
         several = isinstance(pattern, Iterable) and not isinstance(pattern, str | Mapping)
         patterns: list[Any] = list(pattern) if several else [pattern]
         if not patterns or not all(isinstance(each, str) and each for each in patterns):
-            raise Invalid(f"{told}: a pattern is a topic or a list of topics, got {pattern!r}.")
+            raise Invalid(f"{label}: a pattern is a topic or a list of topics, got {pattern!r}.")
     if isinstance(condition, str) and condition.lstrip().startswith("{"):
         try:
             condition = json.loads(condition)
         except ValueError:
-            raise Invalid(f"{told}: its condition looks like JSON but is not.") from None
+            raise Invalid(f"{label}: its condition looks like JSON but is not.") from None
     if isinstance(condition, str):
         if pattern is None:
             return condition
@@ -279,23 +279,26 @@ def condition_text(told: str, pattern: Pattern, condition: Condition) -> str | N
     return as_text(parts[0] if len(parts) == 1 else {"and": parts})
 
 
-def _is_async(told: str, function: Callable[..., Any]) -> bool:
+def _is_async(label: str, function: Callable[..., Any]) -> bool:
     if not callable(function):
-        raise Invalid(f"{told} is not a function, but {function!r}.")
+        raise Invalid(f"{label} is not a function, but {function!r}.")
     inner = function
     while isinstance(inner, functools.partial):
         inner = inner.func
     if not inspect.isroutine(inner):
         inner = type(inner).__call__
     if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
-        raise Invalid(f"{told} is a generator: nobody would run it.", hint="Leave the yield out.")
+        raise Invalid(
+            f"{label} is a generator, which does nothing when it is called.",
+            hint="Leave the yield out.",
+        )
     return inspect.iscoroutinefunction(inner)
 
 
 def _arguments(
-    told: str, function: Callable[..., Any], *, batch: int, names: Mapping[str, Any]
+    label: str, function: Callable[..., Any], *, batch: int, names: Mapping[str, Any]
 ) -> Arguments:
-    signature = _signature(told, function, names)
+    signature = _signature(label, function, names)
     first: inspect.Parameter | None = None
     event = transaction = None
     for parameter in signature.parameters.values():
@@ -307,31 +310,31 @@ def _arguments(
             event = parameter.name
         elif parameter.default is parameter.empty and parameter.kind not in _ANY_NUMBER:
             raise Invalid(
-                f'{told}: nobody knows what to give to its parameter "{parameter.name}".',
+                f'{label}: there is no value for its parameter "{parameter.name}".',
                 hint="It may take the event or its payload first, a psycopg.AsyncConnection,"
                 " and an Event.",
             )
     if first is None:
-        raise Invalid(f"{told} takes no event.", hint="Its first parameter is the event.")
+        raise Invalid(f"{label} takes no event.", hint="Its first parameter is the event.")
     if first.name == "self":
         raise Invalid(
-            f"{told} is a method, and nobody knows of which object.",
+            f"{label} is a method without an object.",
             hint="Register it where the object is: app.on(...)(object.method).",
         )
-    if transaction is not None and not _is_async(told, function):
-        raise Invalid(f"{told} takes the transaction.", hint="Make it an async function.")
-    return Arguments(_payload(told, first, batch=batch), event, transaction)
+    if transaction is not None and not _is_async(label, function):
+        raise Invalid(f"{label} takes the transaction.", hint="Make it an async function.")
+    return Arguments(_payload(label, first, batch=batch), event, transaction)
 
 
 def _signature(
-    told: str, function: Callable[..., Any], names: Mapping[str, Any]
+    label: str, function: Callable[..., Any], names: Mapping[str, Any]
 ) -> inspect.Signature:
     try:
         return inspect.signature(function, eval_str=True, locals=dict(names))
     except NameError as error:
-        raise Invalid(f"{told}: an annotation cannot be understood: {error}.") from None
+        raise Invalid(f"{label}: an annotation cannot be understood: {error}.") from None
     except (TypeError, ValueError) as error:
-        raise Invalid(f"{told} has no signature: {error}.") from None
+        raise Invalid(f"{label} has no signature: {error}.") from None
 
 
 def _is_connection(parameter: inspect.Parameter) -> bool:
@@ -360,7 +363,7 @@ def _element(annotation: Any) -> Any:
     return None
 
 
-def _payload(told: str, first: inspect.Parameter, *, batch: int) -> TypeAdapter[Any] | None:
+def _payload(label: str, first: inspect.Parameter, *, batch: int) -> TypeAdapter[Any] | None:
     """The validator for the annotation of the first parameter."""
     wanted = first.annotation
     if wanted is first.empty or wanted is Any:
@@ -369,7 +372,7 @@ def _payload(told: str, first: inspect.Parameter, *, batch: int) -> TypeAdapter[
     if is_list != (batch > 1):
         takes = "a list of events" if batch > 1 else "one event"
         raise Invalid(
-            f'{told} is called with {takes}, but its parameter "{first.name}" is {wanted}.',
+            f'{label} is called with {takes}, but its parameter "{first.name}" is {wanted}.',
             hint="batch=1 gives one event, batch above 1 a list.",
         )
     wanted = _element(wanted) or wanted
@@ -380,7 +383,7 @@ def _payload(told: str, first: inspect.Parameter, *, batch: int) -> TypeAdapter[
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
         reason = str(error).splitlines()[0]
         raise Invalid(
-            f"{told}: a payload cannot be made into {wanted!r}: {reason}",
+            f"{label}: a payload cannot be made into {wanted!r}: {reason}",
             hint="Annotate with Event, a pydantic model or a dataclass.",
         ) from None
 
@@ -388,10 +391,10 @@ def _payload(told: str, first: inspect.Parameter, *, batch: int) -> TypeAdapter[
 def _faults(error: ValidationError, event: Event) -> str:
     """What is wrong with a payload, in one line."""
     found = error.errors(include_url=False, include_context=False)
-    told = [
+    named = [
         f"{'.'.join(map(str, fault['loc'])) or 'payload'}: {fault['msg']}"
         for fault in found[:_LONGEST_ERRORS]
     ]
     if len(found) > _LONGEST_ERRORS:
-        told.append(f"and {len(found) - _LONGEST_ERRORS} more")
-    return f"the payload of event {event.event_id} does not fit {error.title}: {'; '.join(told)}"
+        named.append(f"and {len(found) - _LONGEST_ERRORS} more")
+    return f"the payload of event {event.event_id} does not fit {error.title}: {'; '.join(named)}"

@@ -184,7 +184,7 @@ async def _run(call: Callable[[], Any], made: Calling, *, is_async: bool) -> Non
         if inspect.isawaitable(answer):
             answer = await answer
         if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
-            raise TypeError("the handler returned a generator: nobody would run it")
+            raise TypeError("the handler returned a generator, which does nothing by itself")
     except SystemExit as error:  # the loop would end with it, and so would everybody else
         raise RuntimeError(f"the handler called exit({error.code!r})") from error
 

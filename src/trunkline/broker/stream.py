@@ -157,7 +157,7 @@ class EventStream:
         """What a loop is told of an item: the event, if it is one."""
         if isinstance(item, Reset):
             if self._resumed:
-                raise PositionTrimmed(item.reason, hint="Begin anew, without a token.")
+                raise PositionTrimmed(item.reason, hint="Start again without a token.")
             logger.error("events lost", reason=item.reason)
         return item if isinstance(item, StreamEvent) else None
 

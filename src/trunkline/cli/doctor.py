@@ -208,7 +208,7 @@ def check_broker(connection: "psycopg.Connection[Any]") -> "Iterator[Finding]":
             yield Finding(
                 "broker",
                 State.WARN,
-                f"nobody reads group {group.group_name} since {group.idle_since:%Y-%m-%d %H:%M},"
+                f"group {group.group_name} is unread since {group.idle_since:%Y-%m-%d %H:%M},"
                 f" {counted(group.waiting, 'delivery waits', 'deliveries wait')}",
                 f"Start a worker, or: trunkline broker group-delete {group.group_name}",
             )
@@ -252,7 +252,7 @@ def _abandoned_retries(connection: "psycopg.Connection[Any]") -> "Iterator[Findi
             "broker",
             State.WARN,
             f"{counted(failed, 'event waits', 'events wait')} to be tried again by handler"
-            f' "{handler}" of group {group}, and nobody runs it',
+            f' "{handler}" of group {group}, and no worker runs it',
             f"Start a worker, or: trunkline broker handler-delete {group} {handler or repr('')}",
         )
 

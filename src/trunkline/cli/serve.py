@@ -104,7 +104,7 @@ async def _serve(
         gateway, address = await stack.enter_async_context(serve(platform, settings, **options))
         services = platform.services() if with_services else []
         if options["insecure"]:
-            logger.warning("insecure", meaning="whoever reaches it acts as the gateway does")
+            logger.warning("insecure", meaning="every request acts as the gateway's role")
         typer.echo(address)
         logger.info("serving", address=address, services=[service.name for service in services])
         if services:

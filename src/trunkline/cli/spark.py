@@ -83,7 +83,7 @@ def running(
                 raise
             raise Unavailable(
                 "Spark ended before the job did: killed, or out of memory.",
-                hint="Start it again: what was not committed is done anew.",
+                hint="Start it again: what was not committed is done again.",
             ) from error
         finally:
             if not has_ended():

@@ -119,7 +119,7 @@ def check_connection(connection: Connection) -> Iterator[Finding]:
             "connection",
             State.WARN,
             "the encoding of the database is SQL_ASCII: text that is not UTF-8 is taken, and then"
-            " holds up whoever reads it; many names with letters beyond ASCII are refused",
+            " delays every reader; many names with letters beyond ASCII are refused",
             "Use a database with the encoding UTF8.",
         )
 
@@ -181,7 +181,7 @@ def check_schema(_connection: Connection, *, dsn: str) -> Iterator[Finding]:
             f"{counted(count, 'file')} {state}" for state, count in counts.items() if count
         )
         found = f"version {planned.version}: {differing}"
-        remedy = "Install the package anew." if planned.edited else "trunkline db upgrade"
+        remedy = "Install the package again." if planned.edited else "trunkline db upgrade"
         yield Finding("schema", State.FAIL, found, remedy)
 
 
@@ -230,7 +230,7 @@ def check_leases(connection: Connection) -> Iterator[Finding]:
             State.WARN,
             f"{lease['name'] or lease['process']} died {_ago(lease['expires'])}"
             f" and still owns {lease['owns']}",
-            "Nobody took over: start another consumer of its group, or"
+            "No process took over: start another consumer of its group, or"
             f" select trunkline.lease_end('{lease['process']}')",
         )
     if not stuck:
@@ -257,7 +257,7 @@ def check_sessions(connection: Connection, *, older_than: timedelta) -> Iterator
             found = True
             yield _blocker(session)
     if not found:
-        yield Finding("sessions", State.OK, "nobody holds anything back")
+        yield Finding("sessions", State.OK, "no session holds anything back")
 
 
 def check_rings(connection: Connection) -> Iterator[Finding]:
@@ -271,7 +271,7 @@ def check_rings(connection: Connection) -> Iterator[Finding]:
             "rotation",
             State.FAIL if full else State.WARN,
             f"ring {ring['ring']} ({ring['used']} of {ring['slots']} slots in use) is held back"
-            f" since {_ago(ring['held_since'])} by {ring['held_by'] or 'somebody who left'}",
+            f" since {_ago(ring['held_since'])} by {ring['held_by'] or 'a process that has left'}",
             "Disk grows until the groups, tubes and zones that are behind have caught up."
             if needed
             else "End that session; disk grows until then.",
@@ -328,7 +328,7 @@ def _run(name: str, check: Check, connection: Connection) -> list[Finding]:
         return [Finding(name, State.FAIL, error.message, error.hint)]
     except DatabaseError as error:
         waited = error.sqlstate == psycopg.errors.QueryCanceled.sqlstate
-        remedy = "Somebody may hold a lock: see sessions." if waited else error.hint
+        remedy = "A session may hold a lock: see sessions." if waited else error.hint
         return [Finding(name, State.FAIL, f"cannot be told: {error.message}", remedy)]
 
 

@@ -125,7 +125,7 @@ class ActingDb(AsyncDb):
 
     async def connect(self) -> psycopg.AsyncConnection[Any]:
         """Refused: a connection of its own would be the gateway's."""
-        raise BadRequest("nobody gets a connection of the gateway's own.")
+        raise BadRequest("a request cannot use the gateway's own role.")
 
     async def close(self) -> None:
         """Nothing: the connections are the other's."""

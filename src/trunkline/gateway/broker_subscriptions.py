@@ -27,7 +27,7 @@ class NewSubscription(Body):
     from_position: Annotated[Number | None, Field(description="Begin with the history.")] = None
     from_time: Annotated[Time | None, Field(description="Begin with the history.")] = None
     expiry: Annotated[
-        Duration | None, Field(description="It goes when nobody held it for so long.")
+        Duration | None, Field(description="It ends when no process has held it for that long.")
     ] = None
     handler: Annotated[str | None, Field(description="For this handler alone.")] = None
     ordering: Annotated[str | None, Field(description="strict or skip.")] = None

@@ -180,7 +180,7 @@ async def _of_broker(caller: Caller) -> list[Metric]:
         ),
         _family(
             "trunkline_webhook_paused",
-            "1 for one that nothing is sent to, because it kept failing or somebody said so",
+            "1 for a webhook that is paused by hand or because it kept failing",
             ("group", "webhook"),
             (((each.group_name, each.webhook), each.paused_at is not None) for each in webhooks),
         ),

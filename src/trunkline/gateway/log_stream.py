@@ -108,7 +108,7 @@ class LogStream(FollowedStream):
         ends = await self._ends()
         if _topic_id(ends) != self._places.topic_id:
             self._places = LogPlaces(_topic_id(ends), dict.fromkeys(ends, (1, None)))
-            yield Reset(self.token, f'the topic "{self._topic}" was made anew.')
+            yield Reset(self.token, f'the topic "{self._topic}" was deleted and created again.')
         for place, end in ends.items():
             offset, life = self._places.next.setdefault(place, (1, None))
             if offset == end.last_offset + 1:

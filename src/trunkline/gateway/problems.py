@@ -34,7 +34,7 @@ _INTERNAL = "Something went wrong here; the log of the server says what."
 
 
 class Unauthenticated(TrunklineError):
-    """Nobody knows who asks: there is no token, or it is not valid."""
+    """Authentication failed: there is no token, or it is not valid."""
 
     code = "TL401"
 

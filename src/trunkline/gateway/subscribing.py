@@ -75,7 +75,9 @@ async def _batches(feed: Feed) -> AsyncGenerator[LiveBatch, None]:
     async with aclosing(feed.items()) as items:
         async for item in items:
             if isinstance(item, Reset):
-                raise PositionTrimmed(item.reason, hint="Load anew, and subscribe without after.")
+                raise PositionTrimmed(
+                    item.reason, hint="Load the rows again, and subscribe without after."
+                )
             if isinstance(item, LiveBatch):
                 yield item
 

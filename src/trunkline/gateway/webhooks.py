@@ -34,7 +34,8 @@ class NewWebhook(Body):
     secret: Secret = None
     sign: Sign = False
     headers: Annotated[
-        dict[str, str] | None, Field(description="Go along, and are told to nobody.", repr=False)
+        dict[str, str] | None,
+        Field(description="Sent with each request, and never shown.", repr=False),
     ] = None
     retry: Annotated[list[Duration] | None, Field(description="Waits before each further try.")] = (
         None

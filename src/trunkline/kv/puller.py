@@ -176,7 +176,7 @@ class Puller(Service):
 
     async def _tell_apart(self, life: int) -> None:
         """One of two copies with one origin (of one data directory) begins anew: which is fixed."""
-        logger.warning("kv copies have one origin, one begins anew", instance=self.peer.instance)
+        logger.warning("kv copies have one origin, one starts again", instance=self.peer.instance)
         if self._here > self.peer.instance:
             await self._db.run(calls.begin_anew(life))
 
@@ -289,7 +289,7 @@ class Puller(Service):
         if place.state["origin"] != hello.origin or place.life != mine.life:  # look again
             return
         if noted.get("origin") == hello.origin and self.peer.scope == "all":
-            logger.warning("kv forgotten by a peer, begins anew", instance=self.peer.instance)
+            logger.warning("kv forgotten by a peer, starts again", instance=self.peer.instance)
             await self._db.run(calls.begin_anew(place.life))
             return
         sure = place.state.get("sure")

@@ -261,7 +261,7 @@ class Hub:
 
     async def _renew(self) -> None:
         """The lease ran out: each stream subscribes anew, and goes on where it stands."""
-        logger.warning("lease ran out, streams subscribe anew", streams=len(self._members))
+        logger.warning("lease ran out, streams subscribe again", streams=len(self._members))
         await self._lease.renew()
         self._generation = await self._db.run(calls.enter(self._lease.process))
         members, self._members = self._members, {}

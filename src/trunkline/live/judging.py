@@ -277,7 +277,7 @@ def _note_error(row: LiveRead, told: Told) -> None:
             logger.warning("a condition fails", subscription=number, error=row.error)
             told.failures[number] = Invalid(  # the words of Postgres tell what is in the row
                 "the condition of the subscription does not fit a row: the table has changed.",
-                hint="Subscribe anew, without a token.",
+                hint="Subscribe again, without a token.",
             )
 
 

@@ -154,7 +154,9 @@ class LiveStream:
     def told(self, item: Item) -> LiveBatch | None:
         """What a loop is told of an item: the batch, if it is one."""
         if isinstance(item, Reset):
-            raise PositionTrimmed(item.reason, hint="Load anew, and begin without a token.")
+            raise PositionTrimmed(
+                item.reason, hint="Load the rows again, and start without a token."
+            )
         return item if isinstance(item, LiveBatch) else None
 
     async def items(self) -> AsyncGenerator[Item, None]:

@@ -309,7 +309,7 @@ def _root(location: str) -> str:
     if "@" in location.partition("://")[2].partition("/")[0]:
         raise Invalid(
             "a location must not contain credentials.",
-            hint="Whoever may read the topic sees it: keep them in the environment.",
+            hint="Every reader of the topic sees it: keep credentials in the environment.",
         )
     if "://" in location or location.startswith("file:"):
         return location.rstrip("/")

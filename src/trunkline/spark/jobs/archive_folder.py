@@ -45,7 +45,7 @@ def claim_folder(location: str, topic: Topic) -> None:
             raise Conflict(
                 f'{location} is the archive of another topic "{topic.topic}":'
                 f" {(said or b'').decode()[:200]}.",
-                hint="The topic was made anew, or belongs to another database: choose another"
+                hint="The topic was created again, or belongs to another database: choose another"
                 " location, or move the folder away.",
             )
     elif _is_empty(filesystem, path):

@@ -38,7 +38,7 @@ begin
     perform set_config('lock_timeout', patience, true);
   end if;
   if broker_scan.incarnation <> present or after > head then
-    perform trunkline._raise('TL410', format('position %s is not of this history: the server has begun another life since.', coalesce(after::text, 'NULL')), 'Begin anew from the present end.',
+    perform trunkline._raise('TL410', format('position %s is not of this history: the server has begun another life since.', coalesce(after::text, 'NULL')), 'Start again from the present end.',
       jsonb_build_object('head', head, 'incarnation', present));
   elsif after is null then
     up_to := head;

@@ -10,7 +10,7 @@ begin
     where f.instance = _kv_follower_check.instance and p.asked_origin = _kv_follower_check.origin;
   if not found then
     perform trunkline._kv_asker_check(instance);
-    perform trunkline._raise('TL410', format('nothing is kept here for this life of instance "%s".', instance), 'It begins anew with a copy: trunkline up does that.');
+    perform trunkline._raise('TL410', format('nothing is kept here for this life of instance "%s".', instance), 'It starts again with a copy: trunkline up does that.');
   elsif not proved then
     perform trunkline._raise('TL409', format('this server has started since instance "%s" was heard.', instance), 'Say kv_hello() first: trunkline up does that.');
   end if;

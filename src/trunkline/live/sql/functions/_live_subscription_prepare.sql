@@ -27,7 +27,7 @@ begin
   wanted := trunkline._live_condition(new.relation, new.condition);
   bad := (select c from unnest(new.columns) c where c is null or not exists (select from trunkline._live_column(new.relation) k where k.name = c) limit 1);
   if bad is not null or new.columns = '{}' then
-    perform trunkline._raise('TL422', format('columns are names of columns of %s, got %s.', new.relation, coalesce('"' || bad || '"', 'none')), 'Leave columns out to be told of every update.');
+    perform trunkline._raise('TL422', format('columns are names of columns of %s, got %s.', new.relation, coalesce('"' || bad || '"', 'none')), 'Leave columns out to get every update.');
   end if;
   bad := (select c from unnest((select w.key_columns from trunkline.broker_watched_table w where w.relation = new.relation) || wanted.names || new.columns) c
            where c <> all (allowed) limit 1);

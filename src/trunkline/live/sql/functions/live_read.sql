@@ -41,9 +41,9 @@ begin
   if after is null or after < 0 or max_events is null or max_events not between 1 and 100000 then
     perform trunkline._raise('TL422', 'after is a position, max_events is between 1 and 100000.');
   elsif generation is not null and not exists (select from trunkline.live_process p where p.process = live_read.process and p.generation = live_read.generation) then
-    perform trunkline._raise('TL423', format('the lease of process %s ran out, and its live subscriptions ended.', process), 'Subscribe anew.');
+    perform trunkline._raise('TL423', format('the lease of process %s ran out, and its live subscriptions ended.', process), 'Subscribe again.');
   elsif live_read.incarnation <> present or after > head then
-    perform trunkline._raise('TL410', format('position %s is not of this history: the server has begun another life since.', after), 'Begin anew from the present end.',
+    perform trunkline._raise('TL410', format('position %s is not of this history: the server has begun another life since.', after), 'Start again from the present end.',
       jsonb_build_object('head', head, 'incarnation', present));
   elsif after >= last_one then
     return;

@@ -18,7 +18,7 @@ begin
     perform trunkline._raise('TL409', format('%s is watched already, with other columns.', relation), 'Leave columns out, or unwatch it first.');
   end if;
   if watched.key_columns = '{}' then
-    perform trunkline._raise('TL422', format('%s has no primary key: nobody could tell which row changed.', relation), 'Add one.');
+    perform trunkline._raise('TL422', format('%s has no primary key to identify a changed row.', relation), 'Add one.');
   end if;
   if present.history_from = 9223372036854775807 then  -- its triggers begin to mark what they write: nobody is within the former ones now
     perform trunkline._hook_lock(array[relation], 'share row exclusive', 'broker.watch');
