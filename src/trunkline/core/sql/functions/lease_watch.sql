@@ -10,14 +10,22 @@ create or replace function trunkline.lease_watch(process uuid)
 returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   answer text := 'there';
+  before uuid := process;
+  around boolean := false;
   other trunkline.lease;
   patience interval;
 begin
-  for other in
-    select l.* from trunkline.lease l
-     where l.session_since is not null and l.process <> lease_watch.process and l.expires > clock_timestamp()
-     order by l.process <= lease_watch.process, l.process
   loop
+    -- the next row by the primary key: the same work however many processes there are
+    select l.* into other from trunkline.lease l
+     where l.process > before and l.session_since is not null and l.expires > clock_timestamp() order by l.process limit 1;
+    exit when around and (not found or other.process >= lease_watch.process);
+    if not found then
+      around := true;
+      before := '00000000-0000-0000-0000-000000000000';
+      continue;
+    end if;
+    before := other.process;
     exit when not trunkline._lease_missing(other.process);
     select l.* into other from trunkline.lease l
      where l.process = other.process and l.session_since = other.session_since for no key update skip locked;
