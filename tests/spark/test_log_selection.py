@@ -199,3 +199,18 @@ def test_a_topic_that_was_deleted_may_be_left_out_of_the_next_start(tl: SyncPlat
     made = stream_reader(tl, subscribe="orders.us")
     end = made.latestOffset(start, NOW)
     assert planned(made.partitions(start, end)) == {"orders.us:0": (1, 3)}
+
+
+def test_a_checkpoint_of_a_server_that_was_restored_says_where_to_begin(tl: SyncPlatform) -> None:
+    made = stream_reader(tl, subscribe="orders.us")
+    end = made.latestOffset(made.initialOffset(), NOW)
+    beyond = {**end, "next": {"orders.us": {"0": 9}}}
+    with pytest.raises(PositionTrimmed, match="the checkpoint goes on at 9") as refused:
+        made.latestOffset(beyond, NOW)
+    assert 'startingOffsets {"orders.us": {"0": 4}}' in refused.value.hint
+    assert "new appId" in refused.value.hint
+
+
+def test_an_offset_of_nought_is_refused(tl: SyncPlatform) -> None:
+    with pytest.raises(Invalid, match="Offsets start at 1"):
+        reader(tl, subscribe="orders.us", startingOffsets='{"orders.us": {"0": 0}}').partitions()

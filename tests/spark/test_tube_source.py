@@ -42,6 +42,18 @@ def test_a_position_of_another_life_of_the_server_is_refused(reader: TubeStreamR
         reader.latestOffset(other, ReadAllAvailable())
 
 
+def test_a_position_beyond_the_head_of_a_restored_server_is_refused(
+    reader: TubeStreamReader,
+) -> None:
+    start = reader.initialOffset()
+    beyond = {**start, "position": start["position"] + 100}
+    with pytest.raises(PositionTrimmed, match="and ends at") as refused:
+        reader.latestOffset(beyond, ReadAllAvailable())
+    assert "new checkpoint" in refused.value.hint
+    assert "backfill" in refused.value.hint
+    assert reader.latestOffset(start, ReadAllAvailable()) == start, "nothing was acknowledged"
+
+
 def test_a_position_of_another_source_is_refused(reader: TubeStreamReader) -> None:
     with pytest.raises(Invalid, match="position of another source"):
         reader.latestOffset({"version": 1, "next": {}}, ReadAllAvailable())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,10 @@ logger = telemetry.get_logger(__name__)
 _MADE_AGAIN = (
     "Start with a new checkpoint, or with option failOnDataLoss=false, which reads it from its"
     " beginning."
+)
+_RESTORED = (
+    "The server was restored to an earlier state, or the topic was made again. Start with a new"
+    " checkpoint, with startingOffsets {}, and give the sink a new appId."
 )
 _PATIENCE = 0.5  # seconds that a stream with nothing to read waits for a wake-up
 _DELAY = timedelta(minutes=15)  # what Kafka's source has where maxTriggerDelay is not given
@@ -241,10 +246,11 @@ class LogStreamReader(
         for (topic, partition), offset in ahead.items():
             end = ends[topic, partition]
             if self._options.fail_on_data_loss:
+                following = end.last_offset + 1
                 raise PositionTrimmed(
-                    f'the next offset of partition {partition} of "{topic}" is'
-                    f" {end.last_offset + 1}, the checkpoint goes on at {offset}.",
-                    hint=f"The topic was deleted and made again. {_MADE_AGAIN}",
+                    f'the next offset of partition {partition} of "{topic}" is {following}, the'
+                    f" checkpoint goes on at {offset}.",
+                    hint=_RESTORED.format(json.dumps({topic: {str(partition): following}})),
                 )
             logger.warning("topic was made again", topic=topic, partition=partition, asked=offset)
         again = {place: ends[place].first_offset for place in ahead}

@@ -154,8 +154,9 @@ class PositionStream(StreamReading[OptionsT], DataSourceStreamReader, SupportsTr
             raise PositionTrimmed(
                 f"position {following} was noted in life {noted['incarnation']} of the server;"
                 f" this is life {ends.incarnation}, and ends at {ends.last_one}.",
-                hint="The server was restored or failed over. Start with a new checkpoint, and with"
-                " startingOffsets where the two histories part.",
+                hint="The server was restored to an earlier state, or failed over. Start with a new"
+                " checkpoint, with startingOffsets where the two histories part, and give the sink"
+                " a new appId.",
             )
         return following
 

@@ -86,7 +86,7 @@ def parse_offsets(option: str, text: str) -> str | dict[Place, int]:
             hint=f"An example: {example}.",
         ) from None
     for (topic, partition), offset in found.items():
-        if isinstance(offset, bool) or not isinstance(offset, int) or offset < lowest:
+        if isinstance(offset, bool) or not isinstance(offset, int) or offset < lowest or not offset:
             raise Invalid(
                 f'{option} of partition {partition} of "{topic}" is {offset!r}, expected a number.',
                 hint="Offsets start at 1; "

@@ -310,13 +310,14 @@ class TubeStreamReader(
                 f" {noted['position']} would be taken for done.",
                 hint="Give every query a checkpoint of its own.",
             )
-        present = connection.db(self.dsn).run(calls.reach()).incarnation
-        if noted["incarnation"] != present:
+        reach = connection.db(self.dsn).run(calls.reach())
+        if noted["incarnation"] != reach.incarnation or noted["position"] > reach.head:
             raise PositionTrimmed(
                 f"position {noted['position']} was noted in life {noted['incarnation']} of the"
-                f" server; this is life {present}.",
-                hint="The server was restored or failed over. Start with a new checkpoint: the tube"
-                " still has what was not acknowledged.",
+                f" server; this is life {reach.incarnation}, and ends at {reach.head}.",
+                hint="The server was restored to an earlier state, or failed over. Start with a new"
+                " checkpoint: the tube still has what was not acknowledged. Then bring all rows"
+                " down again with a backfill: what the server lost may be downstream.",
             )
         return int(noted["position"])
 
