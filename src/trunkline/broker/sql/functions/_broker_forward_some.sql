@@ -1,5 +1,5 @@
 /* What broker_forward() does when it holds the cursor of a topic: from the event after done up to head, at most max_events,
-   fewer when they are large.  careful: events that Postgres cannot write as text are recognised, which costs more. */
+   fewer when they are large.  Events of watched tables that the owner of the topic may not see are left out.  careful: events that Postgres cannot write as text are recognised, which costs more. */
 create or replace function trunkline._broker_forward_some(
   present trunkline.log_topic, number bigint, done bigint, head bigint, max_events int, careful boolean)
 returns int language plpgsql as $$
@@ -11,7 +11,8 @@ declare
   part record;
   batch trunkline.log_batch;
 begin
-  with found_ as materialized (select r.* from trunkline.broker_events(done + 1, max_events, array[present.topic], head) r),
+  with found_ as materialized (select r.* from trunkline._broker_events_for(done + 1, max_events, array[present.topic], head,
+      (select o.owner from trunkline.object o where o.object = 'topic:' || present.topic)) r),
   enough as (  -- the running sum is read up to the first event that exceeds it: none behind that is made into text
     select w.up_to, w.too_large
       from (select z.up_to, z.bytes is null or z.bytes > largest as too_large, sum(z.bytes) over (order by z.up_to rows unbounded preceding) as bytes

@@ -10,7 +10,7 @@ declare
 begin
   select array_agg(p.up_to) as positions, array_agg(p.xid) as xids, array_agg(p.seq) as seqs
     into numbered from trunkline._sequence_rows_here('event', tick_slot, from_position, max_events) p;
-  select array_agg(row(p.up_to - from_position + 1, p.up_to, coalesce(e.event_id, e.seq), e.topic, e.key, e.payload, e.metadata, e.at, e.subscription)::trunkline.broker_match_event)
+  select array_agg(row(p.up_to - from_position + 1, p.up_to, coalesce(e.event_id, e.seq), e.topic, e.key, e.payload, e.metadata, e.at, coalesce(e.subscription, -e.watch))::trunkline.broker_match_event)
     into batch
     from unnest(numbered.positions, numbered.xids, numbered.seqs) p (up_to, xid, seq)
    cross join lateral (select * from trunkline.event e where e.slot = event_slot and e.xid = p.xid and e.seq = p.seq

@@ -9,9 +9,9 @@ declare
 begin
   if batch is null then
     source := 'pg_temp.trunkline_batch';
-    has_direct := exists (select from pg_temp.trunkline_batch b where b.subscription is not null);
+    has_direct := exists (select from pg_temp.trunkline_batch b where b.subscription > 0);
   else
-    has_direct := exists (select from unnest(batch) b where b.subscription is not null);
+    has_direct := exists (select from unnest(batch) b where b.subscription > 0);
   end if;
   with wanted as (
     select c.kind, trunkline._match_statement(c, source => source) as statement from trunkline.broker_condition c

@@ -34,6 +34,7 @@ begin
   end if;
   if batch is not null then
     up_to := latest.up_to + cardinality(batch);
+    perform trunkline._match_hide(array(select b.subscription from unnest(batch) b where b.subscription < 0));
     begin
       found_ := trunkline._match_find(batch);
     exception when others then

@@ -1,7 +1,7 @@
 /* Events after a position for which a condition holds, in order: history and present alike, without a group, a
    subscription or any trace.  Looks at up to max_events events.  A last row without an event says how far it looked.
    No row: nothing is new.  after NULL tells the present end only.  incarnation: the life of the server in which the
-   position was told.  Events for one subscription alone are left out.  Waits for nobody, and writes nothing when nothing is new.
+   position was given.  Leaves out events for one subscription alone, and those of watched tables that you may not see.  Waits for no lock, and writes nothing when nothing is new.
    The server cannot send an event with more than 1 GB as text: name the other columns then; clients do so by themselves.
    Needs a temporary table, which a standby cannot have.
    Errors: TL410 when events after the position have left, or the position is not of this history, TL413, TL422 also for a
@@ -15,7 +15,6 @@ declare
   patience text := current_setting('lock_timeout');
   wanted record;
   watcher trunkline.broker_subscription;
-  readable int[];
   first_one bigint;
   bad_place int;
   places int[];
@@ -50,19 +49,15 @@ begin
     return;
   end if;
   perform trunkline._match_prepare();
-  head := trunkline._match_take(after + 1, max_events);
+  head := trunkline._match_take(after + 1, max_events, trunkline._caller());
   select min(b.event_position) into first_one from pg_temp.trunkline_batch b;
   if first_one is distinct from after + 1 then
     perform trunkline._event_left(after + 1);
   end if;
-  readable := trunkline._watch_readable(trunkline._caller());
-  if readable is not null then
-    delete from pg_temp.trunkline_batch b using trunkline._event_rows(array(select p.event_position from pg_temp.trunkline_batch p)) e
-     where e.event_position = b.event_position and e.watch is not null and e.watch <> all (readable);
-  end if;
   watcher.subscription := 0;
   watcher.params := wanted.effective;
   watcher.from_position := 0;
+  watcher.owner := trunkline._caller();
   begin
     places := array(select r.place from trunkline._match_run((wanted.wanted).kind, trunkline._match_statement(wanted.wanted, watcher)) r);
   exception when others then

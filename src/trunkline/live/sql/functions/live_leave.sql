@@ -4,6 +4,7 @@ returns int language plpgsql security definer set search_path = pg_catalog, pg_t
 declare
   ended int;
 begin
+  perform trunkline._lease_check_holder(process);
   delete from trunkline.live_subscription s where s.process = live_leave.process;
   get diagnostics ended = row_count;
   delete from trunkline.live_process p where p.process = live_leave.process;

@@ -1,12 +1,14 @@
 /* Changes after a position that the conditions of live subscriptions ask for: those of a process, or one.  Each event with the row before and
    after, the subscriptions, and for each of them whether its condition holds for the row before (matched_old) and after (matched_new).  A
-   TRUNCATE has neither row.  What policies say is for the reader to ask: live_visible().  A last row without an event says how far was
-   looked: at most max_events, fewer when they are large.  A row with an error names subscriptions whose condition fails; others are not
-   concerned.  If it says lost, they are to be told to load anew, and made anew: the rows of their table, as they were written before it became live
-   or one of its columns got another name or left, are told to nobody.  Only what the triggers of a table wrote is told, not what was published like that.
-   generation: what live_enter() said to the process; its subscriptions are gone when it says another by now.
-   incarnation: the life of the server in which the position was told.  Up to to_position, else to the present end.  Reads only.
-   Errors: TL410 when events after the position have left, or it is not of this history; TL422; TL423 another generation. */
+   TRUNCATE has neither row.  Rows are as they were written: policies are for the caller to ask, with live_visible().  So the caller must be allowed to see
+   all rows: it has "read" on the table, or SELECT and no row-level security.
+   A last row without an event says how far was looked: at most max_events, fewer when they are large.  A row with an error names subscriptions
+   whose condition fails; others are not concerned.  If it says lost, these subscriptions have to load the table again and subscribe again: rows that were
+   written before the table became live, or before one of its columns was renamed or dropped, are not sent.  Only what the triggers of a table wrote
+   counts, not what was published under the same topic.
+   generation: what live_enter() returned to the process; its subscriptions are gone when it has changed.
+   incarnation: the life of the server in which the position was given.  Up to to_position, else to the present end.  Reads only.
+   Errors: TL403, TL410 when events after the position have left, or it is not of this history; TL422; TL423 another generation. */
 create or replace function trunkline.live_read(after bigint, process uuid default null, subscription bigint default null, incarnation int default null,
   max_events int default 1000, to_position bigint default null, generation bigint default null)
 returns table (up_to bigint, event_id bigint, relation oid, operation text, old_row jsonb, new_row jsonb, at timestamptz,
@@ -55,6 +57,8 @@ begin
     shapes := array(select s.shape_id from trunkline.live_subscription s where s.subscription = live_read.subscription);
   end if;
   concerned := array(select distinct h.relation::oid from trunkline.live_shape h where h.shape_id = any (shapes));
+  perform trunkline._check_may('table:' || w.relation_name, 'read') from trunkline.broker_watched_table w
+    where w.relation = any (concerned) and w.watch <> all (trunkline._watch_readable(trunkline._caller()));
   history := (select max(l.history_from) from trunkline.live_table l where l.relation = any (concerned));
   topics := array(select t || o from trunkline.broker_watched_table w join trunkline.broker_watch_mark m on m.watch = w.watch
     cross join unnest(m.topics) t cross join unnest(array['.insert', '.update', '.delete', '.truncate']) o where w.relation = any (concerned));

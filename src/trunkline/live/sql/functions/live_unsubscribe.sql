@@ -4,6 +4,10 @@ returns boolean language plpgsql security definer set search_path = pg_catalog, 
 declare
   server uuid;
 begin
+  if exists (select from trunkline.live_subscription s join pg_roles r on r.rolname = s.role
+              where s.subscription = live_unsubscribe.subscription and not pg_has_role(trunkline._caller(), r.oid, 'member')) and not trunkline._administers() then
+    perform trunkline._raise('TL403', format('live subscription %s belongs to another role.', subscription), 'That role, its members and admins may end it.');
+  end if;
   delete from trunkline.live_subscription s where s.subscription = live_unsubscribe.subscription returning s.process into server;
   if not found then
     return false;
