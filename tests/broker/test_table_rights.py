@@ -130,6 +130,23 @@ def test_a_subscription_gets_what_its_owner_may_see(
 RANGE = {"from_delivery": 1, "to_delivery": 100}
 
 
+def test_a_subscription_of_several_roles_gets_what_one_of_them_may_see(
+    session: Session, owner: Session, role: Role
+) -> None:
+    spy = role("trunkline_reader")
+    assert subscribe(spy, "shared", TOPICS) == subscribe(owner, "shared", TOPICS)
+    subscribe(spy, "alone", TOPICS)
+    write(owner)
+    match(session)
+    found = {
+        group: [
+            len(call(one, "broker_deliveries", group_name=group, **RANGE)) for one in (spy, owner)
+        ]
+        for group in ("shared", "alone")
+    }
+    assert found == {"shared": [0, 1], "alone": [0, 0]}
+
+
 @pytest.mark.parametrize("big", [False, True], ids=["a few", "laid down"])
 def test_a_condition_is_not_run_over_events_that_its_owner_may_not_see(
     session: Session, owner: Session, role: Role, big: bool

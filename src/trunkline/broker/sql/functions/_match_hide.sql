@@ -13,7 +13,9 @@ begin
         select (select s.owner from trunkline.broker_subscription s where s.owner > o.owner order by s.owner limit 1) from owners o where o.owner is not null),
       reader as materialized (
         select r.owner, trunkline._watch_readable(r.owner) as watches
-          from (select o.owner from owners o where o.owner is not null union select also where also is not null) r)
+          from (select o.owner from owners o where o.owner is not null
+                union select unnest(s.owners) from trunkline.broker_subscription s where cardinality(s.owners) > 1
+                union select also where also is not null) r)
       select r.owner || ' ' || -m.mark from reader r cross join (select distinct u as mark from unnest(marks) u where u < 0) m
        where -m.mark <> all (r.watches));
   end if;

@@ -15,16 +15,19 @@ begin
      where s.group_id = of_group.group_id and s.digest = content for key share;
     exit when found;
     number := nextval(pg_get_serial_sequence('trunkline.broker_subscription', 'subscription'));
-    insert into trunkline.broker_subscription (subscription, group_id, condition_id, params, digest, given, key_hash, from_position, caught_up_to, expiry, idle_since, owner)
+    insert into trunkline.broker_subscription (subscription, group_id, condition_id, params, digest, given, key_hash, from_position, caught_up_to, expiry, idle_since, owner, owners)
     overriding system value
     values (number, of_group.group_id, wanted.condition_id, effective, content,
             jsonb_build_object('condition', case wanted.kind when 'sql' then to_jsonb(condition) else trunkline._condition_form(condition) end, 'params', params),
             trunkline._condition_hash(wanted, number, of_group.group_name, effective), coalesce(begins, trunkline.broker_head() + 1),
-            begins - 1, expiry, clock_timestamp(), trunkline._caller())
+            begins - 1, expiry, clock_timestamp(), trunkline._caller(), array[trunkline._caller()])
     on conflict on constraint broker_subscription_content do nothing;
   end loop;
   if (present.condition_id, present.params::text) <> (wanted.condition_id, effective::text) then
     perform trunkline._raise('TL409', format('subscription %s has the digest of other content.', present.subscription), 'Add anything to the params.');
+  end if;
+  if present.owners <> '{}' and trunkline._caller() <> all (present.owners) then
+    update trunkline.broker_subscription s set owners = s.owners || trunkline._caller() where s.subscription = present.subscription returning s.* into present;
   end if;
   if present.expiry < expiry or (expiry is null and present.expiry is not null) then
     update trunkline.broker_subscription s set expiry = _subscription_ensure.expiry where s.subscription = present.subscription returning s.* into present;

@@ -57,7 +57,7 @@ begin
   watcher.subscription := 0;
   watcher.params := wanted.effective;
   watcher.from_position := 0;
-  watcher.owner := trunkline._caller();
+  watcher.owners := array[trunkline._caller()];
   begin
     places := array(select r.place from trunkline._match_run((wanted.wanted).kind, trunkline._match_statement(wanted.wanted, watcher)) r);
   exception when others then
