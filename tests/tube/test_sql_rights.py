@@ -185,6 +185,7 @@ def test_an_owner_with_the_role_of_a_writer_does_everything_with_his_table(
 
 
 def test_only_the_owner_of_a_table_attaches_and_detaches_it(session: Session, role: Role) -> None:
+    call(session, "grant_on", object="tube:feed", privilege="manage", role="trunkline_writer")
     owner = role("trunkline_writer", owns="orders")
     other = role("trunkline_writer")
     friend = role("trunkline_writer", name_of(owner))
@@ -206,6 +207,7 @@ def test_only_the_owner_of_a_table_attaches_and_detaches_it(session: Session, ro
 def test_the_capture_function_belongs_to_who_attached_and_is_no_definer(
     session: Session, role: Role
 ) -> None:
+    call(session, "grant_on", object="tube:feed", privilege="manage", role="trunkline_writer")
     owner = role("trunkline_writer", owns="orders")
     attach(owner)
     row = session.execute(

@@ -247,6 +247,9 @@ async def test_a_tube_of_others_gives_nothing_away(
     ensure(boss, "theirs")
     attach(boss, "app.account", "theirs")
     boss.execute("insert into app.account values (50, 'VERYSECRET')")
+    with refused("TL403"):
+        follow(mallory, "theirs", LOOT)
+    call(boss, "grant_on", object="tube:theirs", privilege="manage", role=name_of(mallory))
     follow(mallory, "theirs", LOOT | ({"enrich": query} if query else {}))
     await held_back(dsn, "theirs")
     assert ask(boss, "select count(*) from loot.documents") == 0
@@ -316,6 +319,7 @@ def test_the_condition_of_a_tube_enters_no_trigger_of_another_owner(
     other = role("trunkline_writer", owns="item")
     with refused("TL403"):
         attach(other, "item", "hers")
+    call(mallory, "grant_on", object="tube:hers", privilege="manage", role=name_of(other))
     ensure(other, "hers", condition="id > 0")
     attach(other, "item", "hers")
     assert not escaped(boss)

@@ -25,7 +25,16 @@ Condition = Annotated[
     typer.Option(metavar="EXPRESSION", help="Only rows that meet it; '' removes it."),
 ]
 
-_LISTED = ("tube", "lanes", "condition", "relation", "shard", "key_columns", "table_condition")
+_LISTED = (
+    "tube",
+    "owner",
+    "lanes",
+    "condition",
+    "relation",
+    "shard",
+    "key_columns",
+    "table_condition",
+)
 
 
 @command(app, example="trunkline tube ensure search --lanes 4", reads=True, panel="Tubes")

@@ -166,6 +166,7 @@ class Listed:
     table_condition: str | None
     on_error: str | None
     gaps: int
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

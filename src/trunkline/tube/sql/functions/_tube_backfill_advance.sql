@@ -4,6 +4,7 @@ returns void language plpgsql security definer set search_path = pg_catalog, pg_
 declare
   attached trunkline.tube_table := trunkline._tube_attachment(work.attachment);
 begin
+  perform trunkline._tube_attachment_may(work.attachment, 'consume');
   if cardinality(keys) > 0 then
     perform trunkline._tube_put_entries(attached.tube_id, attached.attachment, attached.shard, shards, keys, 'B', null, 1);
   end if;

@@ -5,6 +5,7 @@ returns boolean language plpgsql security definer set search_path = pg_catalog, 
 declare
   attached trunkline.tube_table := trunkline._tube_attachment(work.attachment);
 begin
+  perform trunkline._tube_attachment_may(work.attachment, 'consume');
   -- not the xmax of a snapshot: the newest of the open transactions is not below it.  Of transactions of another server,
   -- from which this database was restored, none is open
   if pg_snapshot_xmin(pg_current_snapshot()) <= work.start_xid

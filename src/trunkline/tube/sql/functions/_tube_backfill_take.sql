@@ -8,6 +8,7 @@ begin
   if not exists (select from trunkline.tube_backfill b where b.backfill = _tube_backfill_take.backfill) then
     perform trunkline._raise('TL404', format('there is no backfill %s.', backfill));
   end if;
+  perform trunkline._tube_attachment_may(b.attachment, 'consume') from trunkline.tube_backfill b where b.backfill = _tube_backfill_take.backfill;
   select b.* into work from trunkline.tube_backfill b where b.backfill = _tube_backfill_take.backfill
      and (b.stepped_at is null or b.stepped_at + b.throttle <= clock_timestamp()) for no key update skip locked;
   return work;

@@ -4,6 +4,7 @@ returns void language plpgsql security definer set search_path = pg_catalog, pg_
 declare
   present trunkline.tube;
 begin
+  perform trunkline._tube_may(t.tube, 'manage') from trunkline.tube t where t.tube_id = (_tube_delete.tube).tube_id;
   perform trunkline._lock_briefly();
   select t.* into present from trunkline.tube t where t.tube_id = tube.tube_id for update;
   if not found then

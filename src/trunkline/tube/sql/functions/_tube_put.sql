@@ -27,6 +27,7 @@ begin
         and (coalesce(_tube_put.condition, '') = '' or before.role is not distinct from trunkline._caller()) then
     return before;
   end if;
+  perform trunkline._tube_may(tube, 'manage');
   select t.* into strict before from trunkline.tube t where t.tube = _tube_put.tube for no key update;
   update trunkline.tube t set lanes = coalesce(_tube_put.lanes, t.lanes), condition = nullif(coalesce(_tube_put.condition, t.condition), ''),
          role = case _tube_put.condition when '' then null else case when _tube_put.condition is null then t.role else trunkline._caller() end end

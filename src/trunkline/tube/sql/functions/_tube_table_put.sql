@@ -12,6 +12,7 @@ begin
   if not exists (select from pg_class c where c.oid = wanted.relation and pg_has_role(caller, c.relowner, 'usage')) then
     perform trunkline._raise('TL403', format('table %s is not yours: only its owner may attach it.', wanted.relation));
   end if;
+  perform trunkline._tube_may(t.tube, 'manage') from trunkline.tube t where t.tube_id = wanted.tube_id;
   perform trunkline._lock_briefly();
   select a.* into before from trunkline.tube_table a
    where a.tube_id = wanted.tube_id and a.relation = wanted.relation and a.detached_at is null for no key update;

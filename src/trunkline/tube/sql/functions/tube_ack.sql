@@ -9,6 +9,7 @@ declare
   latest trunkline.cursor;
   done record;
 begin
+  perform trunkline._tube_may(present.tube, 'consume');
   for done in select * from (values (0, live_up_to), (1, backfill_up_to)) v (priority, up_to) where v.up_to is not null loop
     if done.up_to > trunkline.tube_head() then
       perform trunkline._raise('TL422', format('position %s is not numbered yet.', done.up_to));

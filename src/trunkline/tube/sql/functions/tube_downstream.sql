@@ -6,6 +6,7 @@ returns void language plpgsql security definer set search_path = pg_catalog, pg_
 declare
   present trunkline.tube := trunkline._tube_row(tube);
 begin
+  perform trunkline._tube_may(present.tube, 'manage');
   if kind is null then
     delete from trunkline.tube_downstream d where d.tube_id = present.tube_id;
   elsif kind not in ('postgres', 'redis', 'opensearch', 'topic', 'callable') or jsonb_typeof(options) is distinct from 'object' then

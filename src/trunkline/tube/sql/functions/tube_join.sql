@@ -8,6 +8,7 @@ declare
   present trunkline.tube := trunkline._tube_row(tube);
   shares jsonb;
 begin
+  perform trunkline._tube_may(present.tube, 'consume');
   if member is null then
     perform trunkline._raise('TL422', 'a member has a name, which may be empty; got NULL.');
   end if;

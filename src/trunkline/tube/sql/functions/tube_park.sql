@@ -5,6 +5,7 @@ returns void language plpgsql security definer set search_path = pg_catalog, pg_
 declare
   present trunkline.tube := trunkline._tube_row(tube);
 begin
+  perform trunkline._tube_may(present.tube, 'consume');
   if attachment is null or shard is null or shard < 0 or key is null or attempts is null or error is null or shard % present.lanes is distinct from lane then
     perform trunkline._raise('TL422', format('a key is parked with attachment, shard, key, attempts and error, in the lane of its shard; got shard %s in lane %s.',
       coalesce(shard::text, 'NULL'), coalesce(lane::text, 'NULL')));

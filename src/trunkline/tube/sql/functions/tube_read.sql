@@ -9,6 +9,7 @@ declare
   present trunkline.tube := trunkline._tube_row(tube);
   children text;
 begin
+  perform trunkline._tube_may(present.tube, 'consume');
   if lane is null or lane not between 0 and present.lanes - 1 then
     perform trunkline._raise('TL422', format('tube "%s" has lanes 0 to %s, asked for %s.', tube, present.lanes - 1, coalesce(lane::text, 'NULL')));
   elsif priority is null or priority not in (0, 1) or from_position is null or to_position is null or max_entries is null or max_entries < 1 then

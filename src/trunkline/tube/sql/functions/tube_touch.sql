@@ -10,6 +10,7 @@ declare
   attached trunkline.tube_table;
   touched text[];
 begin
+  perform trunkline._tube_may(present.tube, 'append');
   if current_setting('synchronous_commit') = 'off' then perform trunkline._durably(); end if;
   if relation is not null then
     attached := trunkline._tube_table_row(present.tube_id, relation);

@@ -7,6 +7,7 @@ declare
   freed record;
   total int := 0;
 begin
+  perform trunkline._tube_may(present.tube, 'consume');
   for freed in
     with gone as (
       delete from trunkline.tube_parked p where p.tube_id = present.tube_id and (tube_unpark.keys is null or p.key = any (tube_unpark.keys))
