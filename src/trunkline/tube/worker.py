@@ -27,6 +27,7 @@ from trunkline.core.errors import (
     is_shortage,
 )
 from trunkline.core.lease import GOODBYE_WITHIN
+from trunkline.core.notes import storable
 from trunkline.core.service import Probe
 from trunkline.core.waiting import cut_off
 from trunkline.tube import calls
@@ -384,7 +385,7 @@ class Worker:
         except TrunklineError:
             lane.queue.failed(pending, retry_at=now + self._pace.retry_longest)
         else:
-            logger.warning("parked", tube=self.tube, key=key, shard=shard, error=reason)
+            logger.warning("parked", tube=self.tube, key=key, shard=shard, error=storable(reason))
             lane.queue.done([pending])
 
     def _control(self, lane: Lane) -> None:
