@@ -110,7 +110,8 @@ def namespace_list(invocation: Invocation) -> None:
 
     with invocation.session() as session:
         rows = session.run(parade_calls.policies())
-    invocation.print({"namespace": name} for name in dict.fromkeys(row.namespace for row in rows))
+    owners = {row.namespace: row.owner for row in rows}
+    invocation.print({"namespace": name, "owner": owner} for name, owner in owners.items())
 
 
 @command(policy, "list", example="trunkline kv policy list", reads=True)

@@ -51,6 +51,8 @@ class KvPolicy:
     namespace: str
     policy: str | None
     keep: timedelta | None
+    owner: str | None = None
+    """The role that owns the namespace."""
 
 
 @dataclass(frozen=True, slots=True)

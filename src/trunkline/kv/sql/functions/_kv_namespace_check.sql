@@ -8,5 +8,5 @@ begin
       select from trunkline.kv_entry e where e.namespace = 'parade' and e.key = 'namespace/' || _kv_namespace_check.namespace and e.value is not null) then
     return;
   end if;
-  perform trunkline._raise('TL404', format('there is no namespace %s.', coalesce('"' || left(namespace, 80) || '"', 'NULL')), 'Make it with kv_namespace_put().');
+  perform trunkline._raise('TL404', format('there is no namespace %s.', coalesce('"' || left(namespace, 80) || '"', 'NULL')), 'Make it with kv_namespace_put().  The namespace comes first: kv_get(''default'', ''k'').');
 end $$;

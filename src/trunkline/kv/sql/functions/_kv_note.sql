@@ -9,5 +9,6 @@ begin
     from unnest(keys) k (key);
   if namespace = 'parade' then
     perform trunkline._kv_parted(keys);
+    perform trunkline._kv_namespaces_follow(keys);
   end if;
 end $$;

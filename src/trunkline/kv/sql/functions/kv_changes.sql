@@ -10,6 +10,7 @@ declare
   last bigint;
 begin
   perform trunkline._kv_namespace_check(namespace);
+  perform trunkline._kv_may(namespace, 'read');
   if after_position is null or after_position < 0 or prefix is null or max_changes is null or max_changes < 1 then
     perform trunkline._raise('TL422', 'a position is a number from 0, prefix is a text, max_changes is at least 1.');
   elsif after_position > head then

@@ -9,6 +9,7 @@ begin
     perform trunkline._raise('TL422', format('prefix is a text and there are 1 to 100000 parts, got %s.', coalesce(parts::text, 'NULL')));
   end if;
   perform trunkline._kv_namespace_check(namespace);
+  perform trunkline._kv_may(namespace, 'read');
   return query
     select c.key
       from (select e.key, row_number() over (order by e.key) as place, count(*) over () as n

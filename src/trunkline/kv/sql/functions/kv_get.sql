@@ -1,5 +1,5 @@
-/* The value of a key; NULL when it is not there, was deleted or has expired.  Errors: TL403, TL404 unknown namespace. */
-create or replace function trunkline.kv_get(namespace text, key text)
+/* The value of a key; NULL when it is not there, was deleted or has expired.  Errors: TL403 without the privilege "read" on the namespace, TL404 unknown namespace. */
+create or replace function trunkline.kv_get(namespace text, key text default null)
 returns jsonb language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
   entry trunkline.kv_entry;
@@ -7,10 +7,16 @@ begin
   if namespace = 'parade' then
     perform trunkline._kv_namespace_check(namespace);
   end if;
-  select e.* into entry from trunkline.kv_entry e where e.namespace = kv_get.namespace and e.key = kv_get.key;
+  select e.* into entry from trunkline.kv_entry e
+   where e.namespace = kv_get.namespace and e.key = kv_get.key
+     and not exists (select from trunkline.kv_guarded g where g.namespace = kv_get.namespace and g.read);
   if not found then
     perform trunkline._kv_namespace_check(namespace);
-    return null;
+    if not exists (select from trunkline.kv_guarded g where g.namespace = kv_get.namespace and g.read) then
+      return null;
+    end if;
+    perform trunkline._kv_may(namespace, 'read');
+    select e.* into entry from trunkline.kv_entry e where e.namespace = kv_get.namespace and e.key = kv_get.key;
   end if;
   return trunkline._kv_value(entry, case when entry.dead_at is null then now() else trunkline._kv_time() end);
 end $$;

@@ -6,6 +6,7 @@ declare
   now_ timestamptz := trunkline._kv_time();
 begin
   perform trunkline._kv_namespace_check(namespace);
+  perform trunkline._kv_may(namespace, 'read');
   return query
     select f.key, f.shown, f.version, f.dead_at
       from (select e.key, trunkline._kv_value(e, now_) as shown, trunkline._kv_version(e) as version, e.dead_at

@@ -2,7 +2,7 @@
    known here; fields that are not named stay.  A key that is not there begins as an empty object.  Answers INSERT or UPDATE.
    The key lives as long as the last patch or put says.  Errors: TL403, TL404, TL409 the clock is too far ahead, TL422. */
 create or replace function trunkline.kv_patch_numeric(
-  namespace text, key text, offsets jsonb, policy text default null, ttl interval default null)
+  namespace text, key text, offsets jsonb default null, policy text default null, ttl interval default null)
 returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   life trunkline.kv_life := trunkline._kv_life();

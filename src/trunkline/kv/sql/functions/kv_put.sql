@@ -3,11 +3,11 @@
    It expires by a policy of its namespace, or after a ttl of its own, or never.  Part of your transaction; other zones get it
    after the commit.  Errors: TL403, TL404, TL409 the clock is too far ahead, TL413, TL422. */
 create or replace function trunkline.kv_put(
-  namespace text, key text, value jsonb, policy text default null, ttl interval default null, if_version text default null, stamp bigint default null)
+  namespace text, key text, value jsonb default null, policy text default null, ttl interval default null, if_version text default null, stamp bigint default null)
 returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if value is null then
-    perform trunkline._raise('TL422', 'a value is JSON, got NULL.', 'To remove a key call kv_delete(); the JSON null is ''null''.');
+    perform trunkline._raise('TL422', 'a value is JSON, got NULL.', 'The namespace comes first: kv_put(''default'', ''k'', ''1'').  To remove a key call kv_delete(); the JSON null is ''null''.');
   end if;
   perform trunkline._kv_check(namespace, array[key], array[value]);
   return (select w.answer from trunkline._kv_write(namespace, array[key], array[value], trunkline._kv_expires_at(namespace, policy, ttl), if_version, stamp) w);
