@@ -265,7 +265,7 @@ def test_a_grant_that_is_there_is_no_error_and_one_that_is_not_is_false(
 def test_objects_without_a_living_owner_are_named(session: Session, owner: Session) -> None:
     find = "select object from trunkline.doctor_objects()"
     assert column(session, find) == []
-    session.execute("update trunkline.object set owner = 'gone'")
+    session.execute("update trunkline.object set owner = 'gone' where kind = 'topic'")
     assert column(session, find) == ["topic:orders"]
     with refused("TL403"):
         owner.execute("select trunkline.log_alter('orders', retention => '1 hour')")

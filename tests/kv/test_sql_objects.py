@@ -184,4 +184,4 @@ def test_a_forgotten_namespace_is_named(role: Role, session: Session) -> None:
     ):
         with pytest.raises(Exception, match="The namespace comes first"):
             writer.execute(statement)
-    assert ask(session, "select count(*) from trunkline.kv_entry where key = 'k'") == 1
+    assert ask(session, "select count(*) from trunkline.kv_entry where namespace = 'default'") == 0
