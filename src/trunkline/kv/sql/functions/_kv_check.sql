@@ -5,12 +5,9 @@ declare
   longest int;
   largest int;
   ahead interval;
-  guarded boolean;
   bad text;
 begin
-  select least(k.value::bigint, 2000), v.value, case when c.ahead is not null then trunkline._kv_ahead() end,
-         exists (select from trunkline.kv_guarded g where g.namespace = _kv_check.namespace and g.append)
-    into longest, largest, ahead, guarded  -- 2000 is what the index takes
+  select least(k.value::bigint, 2000), v.value, case when c.ahead is not null then trunkline._kv_ahead() end into longest, largest, ahead  -- 2000 is what the index takes
     from trunkline.config k, trunkline.config v, trunkline.kv_clock c where k.name = 'kv.key_bytes' and v.name = 'kv.value_bytes';
   if namespace = 'parade' then
     perform trunkline._raise('TL403', 'the namespace "parade" says what belongs to the parade.', 'Change it with kv_instance_put(), kv_namespace_put() and kv_policy_put().');
@@ -18,8 +15,8 @@ begin
   if namespace is distinct from 'default' then
     perform trunkline._kv_namespace_check(namespace);
   end if;
-  if guarded then
-    perform trunkline._kv_may(namespace, 'append');
+  if namespace = any (trunkline._kv_guarded('append')) then
+    perform trunkline._check_may('namespace:' || namespace, 'append');
   end if;
   if cardinality(keys) is null or array_position(keys, null) is not null or '' = any (keys) then
     perform trunkline._raise('TL422', format('a key is a text of at least one letter, got %s.', case when '' = any (keys) then 'an empty one' else 'NULL' end));

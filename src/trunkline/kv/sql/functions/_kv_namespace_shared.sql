@@ -1,12 +1,17 @@
-/* After the grants of a namespace changed: note whether each call has to look for a grant. */
+/* After the grants of a namespace changed: write the lists of _kv_guarded() again. */
 create or replace function trunkline._kv_namespace_shared(namespace text)
-returns void language sql as $$
-  delete from trunkline.kv_guarded g where g.namespace = $1;
-  insert into trunkline.kv_guarded (namespace, append, read)
-  select $1, not s.append, not s.read
-    from (select coalesce(bool_or(o.key = 'append'), false) as append, coalesce(bool_or(o.key = 'read'), false) as read
-            from trunkline.object_kind k cross join jsonb_each_text(k.open_to) o
-            join trunkline.object_grant g on g.object = 'namespace:' || $1 and g.privilege = o.key and g.role = o.value
-           where k.kind = 'namespace') s
-   where not (s.append and s.read);
-$$;
+returns void language plpgsql as $$
+declare
+  append text[];
+  read text[];
+begin
+  perform trunkline._routines_lock();
+  select coalesce(array_agg(s.name order by s.name) filter (where not s.append), '{}'), coalesce(array_agg(s.name order by s.name) filter (where not s.read), '{}') into append, read
+    from (select o.name, exists (select from trunkline.object_grant g where g.object = o.object and g.privilege = 'append' and g.role = k.open_to ->> 'append') as append,
+                 exists (select from trunkline.object_grant g where g.object = o.object and g.privilege = 'read' and g.role = k.open_to ->> 'read') as read
+            from trunkline.object o join trunkline.object_kind k using (kind) where o.kind = 'namespace') s;
+  if (append, read) is distinct from (trunkline._kv_guarded('append'), trunkline._kv_guarded('read')) then
+    execute format('create or replace function trunkline._kv_guarded(privilege text) returns text[] language sql stable as %L',
+      format('select case privilege when ''append'' then %L::text[] else %L::text[] end', append, read));
+  end if;
+end $$;

@@ -10,7 +10,9 @@ declare
   last bigint;
 begin
   perform trunkline._kv_namespace_check(namespace);
-  perform trunkline._kv_may(namespace, 'read');
+  if namespace = any (trunkline._kv_guarded('read')) then
+    perform trunkline._check_may('namespace:' || namespace, 'read');
+  end if;
   if after_position is null or after_position < 0 or prefix is null or max_changes is null or max_changes < 1 then
     perform trunkline._raise('TL422', 'a position is a number from 0, prefix is a text, max_changes is at least 1.');
   elsif after_position > head then

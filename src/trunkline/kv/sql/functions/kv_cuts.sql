@@ -9,7 +9,9 @@ begin
     perform trunkline._raise('TL422', format('prefix is a text and there are 1 to 100000 parts, got %s.', coalesce(parts::text, 'NULL')));
   end if;
   perform trunkline._kv_namespace_check(namespace);
-  perform trunkline._kv_may(namespace, 'read');
+  if namespace = any (trunkline._kv_guarded('read')) then
+    perform trunkline._check_may('namespace:' || namespace, 'read');
+  end if;
   return query
     select c.key
       from (select e.key, row_number() over (order by e.key) as place, count(*) over () as n

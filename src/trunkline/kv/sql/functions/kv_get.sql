@@ -6,17 +6,13 @@ declare
 begin
   if namespace = 'parade' then
     perform trunkline._kv_namespace_check(namespace);
+  elsif namespace = any (trunkline._kv_guarded('read')) then
+    perform trunkline._check_may('namespace:' || namespace, 'read');
   end if;
-  select e.* into entry from trunkline.kv_entry e
-   where e.namespace = kv_get.namespace and e.key = kv_get.key
-     and not exists (select from trunkline.kv_guarded g where g.namespace = kv_get.namespace and g.read);
+  select e.* into entry from trunkline.kv_entry e where e.namespace = kv_get.namespace and e.key = kv_get.key;
   if not found then
     perform trunkline._kv_namespace_check(namespace);
-    if not exists (select from trunkline.kv_guarded g where g.namespace = kv_get.namespace and g.read) then
-      return null;
-    end if;
-    perform trunkline._kv_may(namespace, 'read');
-    select e.* into entry from trunkline.kv_entry e where e.namespace = kv_get.namespace and e.key = kv_get.key;
+    return null;
   end if;
   return trunkline._kv_value(entry, case when entry.dead_at is null then now() else trunkline._kv_time() end);
 end $$;

@@ -3,7 +3,7 @@ create or replace function trunkline.kv_held()
 returns table (namespace text, key text, stamped_for timestamptz, held_at timestamptz, reason text)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select h.namespace, h.key, to_timestamp(h.stamp / 1000000.0), h.held_at, h.reason from trunkline.kv_held h
-   where trunkline._administers() or not exists (select from trunkline.kv_guarded g where g.namespace = h.namespace and g.read)
+   where trunkline._administers() or h.namespace <> all (trunkline._kv_guarded('read'))
       or trunkline._may('namespace:' || h.namespace, '{read}', trunkline._caller()) order by h.stamp, 1, 2;
 $$;
 comment on function trunkline.kv_held() is 'Changes of other zones that wait here for their time or for a lock.';

@@ -11,7 +11,9 @@ begin
     perform trunkline._raise('TL422', format('prefix and after_key are texts and max_keys is at least 1, got %s.', coalesce(max_keys::text, 'NULL')));
   end if;
   perform trunkline._kv_namespace_check(namespace);
-  perform trunkline._kv_may(namespace, 'read');
+  if namespace = any (trunkline._kv_guarded('read')) then
+    perform trunkline._check_may('namespace:' || namespace, 'read');
+  end if;
   return query
     select f.key, f.shown, f.version, f.dead_at
       from (select e.key, trunkline._kv_value(e, now_) as shown, trunkline._kv_version(e) as version, e.dead_at
