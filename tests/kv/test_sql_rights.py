@@ -56,15 +56,18 @@ RULING = (
     "kv_instance_drop('b', 's')",
     "kv_instance_here('a', 's')",
     "kv_namespace_put('n')",
-    "kv_policy_put('default', 'p', '1 hour')",
-    "kv_policy_drop('default', 'p')",
     "kv_pulled('a/s')",
+    "kv_witness('a/s', '{}')",
     "kv_heard('a/s')",
     "kv_begin_anew(1)",
     "kv_make_whole()",
     "kv_expire()",
     "kv_release()",
     "kv_forget()",
+)
+MANAGING = (
+    "kv_policy_put('default', 'p', '1 hour')",
+    "kv_policy_drop('default', 'p')",
 )
 NEVER = (
     "_kv_write('default', '{k}', array['1'::jsonb], null)",
@@ -101,22 +104,23 @@ def allowed(session: Session, *texts: str) -> None:
         session.execute(f"select * from trunkline.{text.replace('kv_head)', f'{position})')}")
 
 
-def forbidden(session: Session, *texts: str) -> None:
+def forbidden(session: Session, *texts: str, state: str = "42501") -> None:
     for text in texts:
-        with refused("42501"):
+        with refused(state):
             session.execute(f"select * from trunkline.{text.replace('kv_head)', '0)')}")
 
 
 def test_a_reader_reads_and_does_no_more(parade: Session, role: Role) -> None:
     reader = role("trunkline_reader")
     allowed(reader, *READING, "kv_status()", "kv_held()", "kv_tick()")
-    forbidden(reader, *WRITING, *TELLING, *RULING, *NEVER, APPLY)
+    forbidden(reader, *WRITING, *TELLING, *RULING, *MANAGING, *NEVER, APPLY)
 
 
 def test_a_writer_reads_and_writes_and_does_no_more(parade: Session, role: Role) -> None:
     writer = role("trunkline_writer")
     allowed(writer, *READING, *WRITING)
     forbidden(writer, *TELLING, *RULING, *NEVER, APPLY)
+    forbidden(writer, *MANAGING, state="TL403")
 
 
 def test_a_client_of_the_store_reads_and_writes_keys_and_does_no_more(
@@ -124,7 +128,7 @@ def test_a_client_of_the_store_reads_and_writes_keys_and_does_no_more(
 ) -> None:
     client = role("trunkline_kv_client")
     allowed(client, *READING, *WRITING)
-    forbidden(client, *TELLING, *RULING, *NEVER, APPLY, "kv_tick()", "broker_tick()")
+    forbidden(client, *TELLING, *RULING, *MANAGING, *NEVER, APPLY, "kv_tick()", "broker_tick()")
 
 
 def test_a_replicator_is_told_what_there_is_and_does_no_more(parade: Session, role: Role) -> None:
@@ -165,7 +169,7 @@ def test_nobody_touches_the_tables(parade: Session, role: Role, group: str) -> N
 
 
 def test_a_stranger_does_nothing(parade: Session, role: Role) -> None:
-    forbidden(role(), *READING, *WRITING, *TELLING, *RULING, *NEVER, APPLY)
+    forbidden(role(), *READING, *WRITING, *TELLING, *RULING, *MANAGING, *NEVER, APPLY)
 
 
 @pytest.mark.parametrize("group", ["trunkline_kv_client", "trunkline_writer", "trunkline_admin"])
