@@ -196,11 +196,11 @@ class Server:
         with self._starting() as account:
             users = self._lock("users.lock", fcntl.LOCK_SH, account)
             try:
+                self._ensure_watcher(account)
                 self._start(account)
                 self._create_database()
                 if self._listen:
                     self._open_to_tcp(self._listen)
-                self._ensure_watcher(account)
             except BaseException:
                 self._leave(users)
                 raise
