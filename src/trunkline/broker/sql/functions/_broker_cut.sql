@@ -11,9 +11,9 @@ declare
 begin
   if not exists (select from trunkline.cursor_key k where k.resource = name) then
     perform trunkline._broker_handler_row(present, handler);
-    perform trunkline._raise('TL422', format('group "%s" has lanes 0 to %s, got %s.', group_name, present.lanes - 1, coalesce(lane::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('group "%s" has lanes 0 to %s, got %s.', group_name, present.lanes - 1, coalesce(lane::text, 'NULL'));
   elsif up_to is null or up_to > trunkline._broker_delivered() then
-    perform trunkline._raise('TL422', format('delivery %s does not exist yet.', coalesce(up_to::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('delivery %s does not exist yet.', coalesce(up_to::text, 'NULL'));
   end if;
   latest := trunkline._cursor_hold(name);
   if up_to > latest.up_to or (up_to = latest.up_to and cuts <> coalesce(latest.state -> 'cuts', '[]')) then

@@ -7,8 +7,8 @@ begin
   select r.* into letter from trunkline.broker_retry r where r.retry = _broker_dead_row.retry and r.status = 'dead'
      and (r.watch is null or coalesce(r.watch = any (trunkline._watch_readable(trunkline._caller())), true));
   if not found then
-    perform trunkline._raise('TL404', format('there is no dead letter %s.', coalesce(retry::text, 'NULL')),
-      'List what there is with broker_dead_list().', jsonb_build_object('retry', retry));
+    raise exception using errcode = 'TL404', message = format('there is no dead letter %s.', coalesce(retry::text, 'NULL')),
+      hint = 'List what there is with broker_dead_list().', detail = jsonb_build_object('retry', retry)::text;
   end if;
   return letter;
 end $$;

@@ -7,7 +7,7 @@ declare
 begin
   perform trunkline._lock_briefly();
   if (retry is null) = (group_name is null) or (group_name is null) <> (handler is null) then
-    perform trunkline._raise('TL422', 'expected the number of one dead letter, or a group and a handler.');
+    raise exception using errcode = 'TL422', message = 'expected the number of one dead letter, or a group and a handler.';
   elsif group_name is not null then
     reader := trunkline._broker_handler_row(trunkline._broker_group_for(group_name, 'consume'), handler);
   end if;

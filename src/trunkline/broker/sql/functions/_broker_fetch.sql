@@ -4,11 +4,11 @@ returns table (lane int, up_to bigint, event_position bigint, event_id bigint, t
 language plpgsql stable as $$
 begin
   if max_events is null or max_events < 1 then
-    perform trunkline._raise('TL422', format('max_events is at least 1, got %s.', coalesce(max_events::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('max_events is at least 1, got %s.', coalesce(max_events::text, 'NULL'));
   elsif lanes is null or after is null or cardinality(lanes) <> cardinality(after)
      or exists (select from unnest(lanes, after) l (lane, after) where l.lane is null or l.lane not between 0 and present.lanes - 1 or l.after is null) then
-    perform trunkline._raise('TL422', format('lanes are numbers from 0 to %s, each with the delivery to begin after, got %s after %s.', present.lanes - 1,
-      coalesce(lanes::text, 'NULL'), coalesce(after::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('lanes are numbers from 0 to %s, each with the delivery to begin after, got %s after %s.', present.lanes - 1,
+      coalesce(lanes::text, 'NULL'), coalesce(after::text, 'NULL'));
   elsif exists (select from unnest(after) a where a < present.trimmed_to) then
     perform trunkline._broker_refuse_trimmed(present, (select min(a) from unnest(after) a));
   end if;

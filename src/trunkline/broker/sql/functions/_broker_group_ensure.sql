@@ -6,9 +6,9 @@ declare
   present trunkline.broker_group;
 begin
   if group_name is null or group_name !~ '^[^[:cntrl:]]{1,200}$' then
-    perform trunkline._raise('TL422', format('the name of a group has 1 to 200 characters, none of them a control character, got %s.', coalesce(quote_literal(left(group_name, 80)), 'NULL')));
+    raise exception using errcode = 'TL422', message = format('the name of a group has 1 to 200 characters, none of them a control character, got %s.', coalesce(quote_literal(left(group_name, 80)), 'NULL'));
   elsif lanes not between 1 and 64 then
-    perform trunkline._raise('TL422', format('a group has 1 to 64 lanes, got %s.', lanes));
+    raise exception using errcode = 'TL422', message = format('a group has 1 to 64 lanes, got %s.', lanes);
   end if;
   select g.* into present from trunkline.broker_group g where g.group_name = _broker_group_ensure.group_name;
   if found then
@@ -22,8 +22,8 @@ begin
     select g.* into strict present from trunkline.broker_group g where g.group_name = _broker_group_ensure.group_name;
   end if;
   if present.lanes <> lanes then
-    perform trunkline._raise('TL409', format('group "%s" has %s, not %s.', group_name, trunkline._counted(present.lanes, 'lane'), lanes),
-      'Lanes are chosen when a group is made, because they keep the events of a key in order: make another group.', jsonb_build_object('lanes', present.lanes));
+    raise exception using errcode = 'TL409', message = format('group "%s" has %s, not %s.', group_name, trunkline._counted(present.lanes, 'lane'), lanes),
+      hint = 'Lanes are chosen when a group is made, because they keep the events of a key in order: make another group.', detail = jsonb_build_object('lanes', present.lanes)::text;
   end if;
   if lasting and not present.lasting then
     update trunkline.broker_group g set lasting = true where g.group_id = present.group_id returning g.* into present;

@@ -15,16 +15,16 @@ declare
 begin
   perform trunkline._lock_briefly();
   if handler is null or handler !~ '^[^[:cntrl:]]{0,200}$' then
-    perform trunkline._raise('TL422', format('the name of a handler has at most 200 characters, none of them a control character, got %s.', coalesce(quote_literal(left(handler, 80)), 'NULL')));
+    raise exception using errcode = 'TL422', message = format('the name of a handler has at most 200 characters, none of them a control character, got %s.', coalesce(quote_literal(left(handler, 80)), 'NULL'));
   elsif ordering not in ('strict', 'skip') then
-    perform trunkline._raise('TL422', format('ordering is "strict" or "skip", got "%s".', ordering),
-      'strict: a failed event holds back the later ones of its key; skip: it does not.');
+    raise exception using errcode = 'TL422', message = format('ordering is "strict" or "skip", got "%s".', ordering),
+      hint = 'strict: a failed event holds back the later ones of its key; skip: it does not.';
   end if;
   -- the row of the group is held, so that one makes the cursors and others find them
   select g.lanes, case when subscription is null then coalesce(g.untold_from - 1, greatest(g.begins_after, g.trimmed_to)) else trunkline._broker_delivered() end
     into lanes, begins from trunkline.broker_group g where g.group_id = _broker_handler_ensure.group_id for no key update;
   if not found then
-    perform trunkline._raise('TL404', 'the group was deleted meanwhile.');
+    raise exception using errcode = 'TL404', message = 'the group was deleted meanwhile.';
   end if;
   select h.* into present from trunkline.broker_handler h where h.group_id = _broker_handler_ensure.group_id and h.handler = _broker_handler_ensure.handler;
   if not found then

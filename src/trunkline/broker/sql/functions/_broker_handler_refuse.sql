@@ -6,10 +6,8 @@ declare
   given jsonb := (select s.given from trunkline.broker_subscription s where s.subscription = _broker_handler_refuse.subscription and s.group_id = present.group_id);
 begin
   if given is not null then
-    perform trunkline._raise('TL409',
-      format('handler "%s" of group "%s" has subscription %s already, with the condition %s%s.', present.handler, of_group, subscription,
+    raise exception using errcode = 'TL409', message = format('handler "%s" of group "%s" has subscription %s already, with the condition %s%s.', present.handler, of_group, subscription,
         left(coalesce(given ->> 'condition', 'NULL'), 200), case when given -> 'params' <> '{}' then ' and params ' || left(given ->> 'params', 200) else '' end),
-      'replace => true puts the new condition in its place. To keep both, give the new one a handler of its own.',
-      jsonb_build_object('group_name', of_group, 'handler', present.handler, 'subscription', subscription));
+      hint = 'replace => true puts the new condition in its place. To keep both, give the new one a handler of its own.', detail = jsonb_build_object('group_name', of_group, 'handler', present.handler, 'subscription', subscription)::text;
   end if;
 end $$;

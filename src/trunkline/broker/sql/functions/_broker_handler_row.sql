@@ -6,8 +6,8 @@ declare
 begin
   select h.* into reader from trunkline.broker_handler h where h.group_id = present.group_id and h.handler = _broker_handler_row.handler;
   if not found then
-    perform trunkline._raise('TL404', format('group "%s" has no handler %s.', present.group_name, coalesce('"' || left(handler, 200) || '"', 'NULL')),
-      'A handler is made by broker_join(), or by broker_subscribe() with its name.', jsonb_build_object('group_name', present.group_name, 'handler', handler));
+    raise exception using errcode = 'TL404', message = format('group "%s" has no handler %s.', present.group_name, coalesce('"' || left(handler, 200) || '"', 'NULL')),
+      hint = 'A handler is made by broker_join(), or by broker_subscribe() with its name.', detail = jsonb_build_object('group_name', present.group_name, 'handler', handler)::text;
   end if;
   return reader;
 end $$;

@@ -6,6 +6,6 @@ declare
   owner regrole := (select c.relowner from pg_class c where c.oid = relation);
 begin
   if not pg_has_role(trunkline._caller(), owner, 'member') then
-    perform trunkline._raise('TL403', format('table %s belongs to %s, for whom %s may not act.', relation, owner, quote_ident(trunkline._caller())));
+    raise exception using errcode = 'TL403', message = format('table %s belongs to %s, for whom %s may not act.', relation, owner, quote_ident(trunkline._caller()));
   end if;
 end $$;

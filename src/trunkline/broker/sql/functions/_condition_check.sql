@@ -7,8 +7,8 @@ declare
   fault text;
 begin
   if not trunkline._condition_sandboxed() then
-    perform trunkline._raise('TL422', 'conditions in SQL are refused: there is no role trunkline_matcher that they could run as.',
-      format('Use the JSON form, or have a DBA run "create role trunkline_matcher nologin; grant trunkline_matcher to %s", then select trunkline.roles_grant().', current_user));
+    raise exception using errcode = 'TL422', message = 'conditions in SQL are refused: there is no role trunkline_matcher that they could run as.',
+      hint = format('Use the JSON form, or have a DBA run "create role trunkline_matcher nologin; grant trunkline_matcher to %s", then select trunkline.roles_grant().', current_user);
   end if;
   begin
     select * into strict parsed from trunkline._condition_parse(condition);
@@ -18,9 +18,8 @@ begin
     fault := replace(sqlerrm, '""its end""', 'its end');
   end;
   if fault is not null then
-    perform trunkline._raise('TL422', format('%s is not a condition: %s.', quote_literal(left(condition, 200)), fault),
-      'Write one boolean expression over e (topic, key, payload, metadata, at, event_id, event_position) and s (params, group_name, subscription), with functions of Postgres that depend on nothing but what they are given, and now().',
-      jsonb_build_object('condition', left(condition, 200)));
+    raise exception using errcode = 'TL422', message = format('%s is not a condition: %s.', quote_literal(left(condition, 200)), fault),
+      hint = 'Write one boolean expression over e (topic, key, payload, metadata, at, event_id, event_position) and s (params, group_name, subscription), with functions of Postgres that depend on nothing but what they are given, and now().', detail = jsonb_build_object('condition', left(condition, 200))::text;
   end if;
   expression := parsed.canonical;
   tree := parsed.tree;

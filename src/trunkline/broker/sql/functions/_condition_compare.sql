@@ -17,7 +17,7 @@ declare
   part trunkline.broker_condition_part;
 begin
   if wanted is not null then
-    perform trunkline._raise('TL422', format('"%s" of "%s" is %s, got %s.', op, path, wanted, left(constant::text, 80)));
+    raise exception using errcode = 'TL422', message = format('"%s" of "%s" is %s, got %s.', op, path, wanted, left(constant::text, 80));
   end if;
   part.constants := constants || jsonb_build_array(constant);
   part.event_keys := '{}';

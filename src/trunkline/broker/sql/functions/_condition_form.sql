@@ -4,6 +4,6 @@ returns jsonb language plpgsql as $$
 begin
   return coalesce(nullif(btrim(condition, E' \t\r\n'), ''), '{}')::jsonb;
 exception when data_exception or program_limit_exceeded then
-  perform trunkline._raise('TL422', format('%s is not JSON: %s.', quote_literal(left(condition, 200)), sqlerrm),
-    'Write a JSON object, or a boolean expression in SQL.');
+  raise exception using errcode = 'TL422', message = format('%s is not JSON: %s.', quote_literal(left(condition, 200)), sqlerrm),
+    hint = 'Write a JSON object, or a boolean expression in SQL.';
 end $$;

@@ -6,12 +6,12 @@ declare
   most_params int := trunkline._setting('broker.payload_bytes')::int;
 begin
   if octet_length(condition) > most then
-    perform trunkline._raise('TL413', format('a condition has at most %s bytes, this one has %s.', most, octet_length(condition)),
-      'Put what varies into params, or raise the setting broker.condition_bytes.', jsonb_build_object('bytes', octet_length(condition), 'most', most));
+    raise exception using errcode = 'TL413', message = format('a condition has at most %s bytes, this one has %s.', most, octet_length(condition)),
+      hint = 'Put what varies into params, or raise the setting broker.condition_bytes.', detail = jsonb_build_object('bytes', octet_length(condition), 'most', most)::text;
   elsif params is null or jsonb_typeof(params) <> 'object' then
-    perform trunkline._raise('TL422', format('params are a JSON object, got %s.', coalesce(left(params::text, 80), 'NULL')));
+    raise exception using errcode = 'TL422', message = format('params are a JSON object, got %s.', coalesce(left(params::text, 80), 'NULL'));
   elsif octet_length(params::text) > most_params then
-    perform trunkline._raise('TL413', format('params have at most %s bytes, these have %s.', most_params, octet_length(params::text)),
-      'Keep large lists in a table, or raise the setting broker.payload_bytes.', jsonb_build_object('bytes', octet_length(params::text), 'most', most_params));
+    raise exception using errcode = 'TL413', message = format('params have at most %s bytes, these have %s.', most_params, octet_length(params::text)),
+      hint = 'Keep large lists in a table, or raise the setting broker.payload_bytes.', detail = jsonb_build_object('bytes', octet_length(params::text), 'most', most_params)::text;
   end if;
 end $$;

@@ -14,7 +14,7 @@ begin
     part.subscription_keys := '{}';
     return part;
   elsif jsonb_typeof(forms) <> 'array' or forms = '[]' then
-    perform trunkline._raise('TL422', format('"%s" is a list of conditions, not empty, got %s.', word, left(forms::text, 80)));
+    raise exception using errcode = 'TL422', message = format('"%s" is a list of conditions, not empty, got %s.', word, left(forms::text, 80));
   end if;
   for form in select f from jsonb_array_elements(forms) f loop
     part := trunkline._condition_part(form, whole.constants, depth + 1);

@@ -7,19 +7,19 @@ begin
   elsif name = 'key' then
     return query select case jsonb_typeof(given) when 'array' then 'in' else 'eq' end, name, given;
   elsif name in ('eq', 'in', 'contains', 'range') and (jsonb_typeof(given) <> 'object' or given = '{}') then
-    perform trunkline._raise('TL422', format('"%s" is an object of places and what is wanted there, not empty, got %s.', name, left(given::text, 80)),
-      format('As in {"%s": {"payload.total": %s}}.', name, case name when 'range' then '{"gte": 10}' when 'in' then '[10, 20]' else '10' end));
+    raise exception using errcode = 'TL422', message = format('"%s" is an object of places and what is wanted there, not empty, got %s.', name, left(given::text, 80)),
+      hint = format('As in {"%s": {"payload.total": %s}}.', name, case name when 'range' then '{"gte": 10}' when 'in' then '[10, 20]' else '10' end);
   elsif name in ('eq', 'in', 'contains') then
     return query select name, m.key, m.value from jsonb_each(given) m;
   elsif name = 'range' then
     if exists (select from jsonb_each(given) m
                 where case when jsonb_typeof(m.value) = 'object' then m.value = '{}' or m.value - array['gt', 'gte', 'lt', 'lte'] <> '{}' else true end) then
-      perform trunkline._raise('TL422', format('"range" has for each place an object of "gt", "gte", "lt" and "lte", got %s.', left(given::text, 80)),
-        'As in {"range": {"payload.total": {"gte": 10}}}.');
+      raise exception using errcode = 'TL422', message = format('"range" has for each place an object of "gt", "gte", "lt" and "lte", got %s.', left(given::text, 80)),
+        hint = 'As in {"range": {"payload.total": {"gte": 10}}}.';
     end if;
     return query select b.key, m.key, b.value from jsonb_each(given) m cross join lateral jsonb_each(m.value) b;
   else
-    perform trunkline._raise('TL422', format('a condition has no member "%s".', left(name, 80)),
-      'Members are "topic", "key", "eq", "in", "range", "contains", "and", "or" and "not".', jsonb_build_object('member', name));
+    raise exception using errcode = 'TL422', message = format('a condition has no member "%s".', left(name, 80)),
+      hint = 'Members are "topic", "key", "eq", "in", "range", "contains", "and", "or" and "not".', detail = jsonb_build_object('member', name)::text;
   end if;
 end $$;

@@ -8,9 +8,9 @@ declare
   member record;
 begin
   if jsonb_typeof(form) <> 'object' then
-    perform trunkline._raise('TL422', format('a condition is a JSON object, got %s.', left(form::text, 80)));
+    raise exception using errcode = 'TL422', message = format('a condition is a JSON object, got %s.', left(form::text, 80));
   elsif depth > 20 then
-    perform trunkline._raise('TL422', 'the condition is nested deeper than 20 levels.');
+    raise exception using errcode = 'TL422', message = 'the condition is nested deeper than 20 levels.';
   end if;
   for member in select w.* from jsonb_each(form) f cross join lateral trunkline._condition_members(f.key, f.value) w loop
     part := case

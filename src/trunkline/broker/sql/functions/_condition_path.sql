@@ -19,7 +19,7 @@ begin
     value := case when cardinality(parts) = 1 then 'e.' || parts[1] else format('(e.%s #> %L::text[])', parts[1], parts[2:]) end;
     is_text := false;
   else
-    perform trunkline._raise('TL422', format('%s is not a place in an event.', coalesce(quote_literal(left(path, 80)), 'NULL')),
-      'Write "topic", "key", "payload", "metadata", or a path as in "payload.customer.id"; names with dots as in ["payload", "a.b"].');
+    raise exception using errcode = 'TL422', message = format('%s is not a place in an event.', coalesce(quote_literal(left(path, 80)), 'NULL')),
+      hint = 'Write "topic", "key", "payload", "metadata", or a path as in "payload.customer.id"; names with dots as in ["payload", "a.b"].';
   end if;
 end $$;

@@ -25,7 +25,8 @@ begin
     select c.expression, k.event_key, k.subscription_key into wanted.expression, wanted.event_key, wanted.subscription_key
       from trunkline._condition_check(condition) c, trunkline._condition_key(c.expression) k;
   elsif (known.kind, known.condition) <> (wanted.kind, wanted.condition) then
-    perform trunkline._raise('TL409', format('condition %s has the digest of another text.', known.condition_id), 'Write the condition in other words.');
+    raise exception using errcode = 'TL409', message = format('condition %s has the digest of another text.', known.condition_id),
+      hint = 'Write the condition in other words.';
   elsif known.condition_id is not null then
     wanted := known;
   end if;

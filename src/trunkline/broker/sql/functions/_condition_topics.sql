@@ -10,8 +10,8 @@ declare
   place int;
 begin
   if list = '[]' or list @? '$[*] ? (@.type() != "string")' then
-    perform trunkline._raise('TL422', format('"topic" is a string or a list of strings, not empty, got %s.', left(topics::text, 80)),
-      'Leave it out, or write "#", for every topic.');
+    raise exception using errcode = 'TL422', message = format('"topic" is a string or a list of strings, not empty, got %s.', left(topics::text, 80)),
+      hint = 'Leave it out, or write "#", for every topic.';
   end if;
   perform trunkline._topic_regex(t) from jsonb_array_elements_text(list) t;
   select coalesce(jsonb_agg(distinct t), '[]') into exact from jsonb_array_elements_text(list) t where t !~ '[*#]';

@@ -10,9 +10,9 @@ declare
 begin
   if n is null or cardinality(payloads) <> n or payloads is null
      or n <> any (array[coalesce(cardinality(keys), n), coalesce(cardinality(metadatas), n), coalesce(cardinality(deliver_ats), n), coalesce(cardinality(subscriptions), n)]) then
-    perform trunkline._raise('TL422', format('a batch has as many of each as it has topics, got %s topics, %s payloads, %s keys, %s metadatas, %s times, %s subscriptions.',
+    raise exception using errcode = 'TL422', message = format('a batch has as many of each as it has topics, got %s topics, %s payloads, %s keys, %s metadatas, %s times, %s subscriptions.',
       coalesce(n, 0), coalesce(cardinality(payloads), 0), coalesce(cardinality(keys)::text, 'no'), coalesce(cardinality(metadatas)::text, 'no'),
-      coalesce(cardinality(deliver_ats)::text, 'no'), coalesce(cardinality(subscriptions)::text, 'no')));
+      coalesce(cardinality(deliver_ats)::text, 'no'), coalesce(cardinality(subscriptions)::text, 'no'));
   end if;
   select f.* into wrong
     from (select u.place, coalesce(trunkline._event_fault(u.topic, u.key, u.metadata),
@@ -32,7 +32,7 @@ begin
    where u.subscription is not null and not exists (select from trunkline.broker_subscription s where s.subscription = u.subscription)
    order by u.place limit 1;
   if found then
-    perform trunkline._raise('TL404', format('there is no subscription %s.', wrong.subscription), 'broker_subscriptions() lists them.',
-      jsonb_build_object('place', wrong.place));
+    raise exception using errcode = 'TL404', message = format('there is no subscription %s.', wrong.subscription),
+      hint = 'broker_subscriptions() lists them.', detail = jsonb_build_object('place', wrong.place)::text;
   end if;
 end $$;

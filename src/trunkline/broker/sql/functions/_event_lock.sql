@@ -26,7 +26,7 @@ begin
          from (select distinct w.high, w.number & 63 as low from unnest(wanted.of_bucket, wanted.number) w (high, number) order by 1, 2 offset 0) b;
     end if;
   exception when out_of_memory then
-    perform trunkline._raise('TL429', 'the server has no room for as many locks as this transaction has keys.',
-      'Publish to many keys with one call of broker_publish_many(), or in several transactions; or raise max_locks_per_transaction.');
+    raise exception using errcode = 'TL429', message = 'the server has no room for as many locks as this transaction has keys.',
+      hint = 'Publish to many keys with one call of broker_publish_many(), or in several transactions; or raise max_locks_per_transaction.';
   end;
 end $$;

@@ -7,7 +7,7 @@ begin
      and pg_has_role((select n.nspowner from pg_namespace n where n.nspname = 'trunkline'), 'usage') then
     return true;
   end if;
-  perform trunkline._raise('TL422', trunkline._event_fault(topic, key, metadata));
+  raise exception using errcode = 'TL422', message = trunkline._event_fault(topic, key, metadata);
   return false;
 end $$;
 select trunkline._access('_event_refuse(text, text, jsonb)', 'writer');

@@ -11,7 +11,7 @@ begin
       grant select on pg_temp.trunkline_batch to trunkline_matcher;
     end if;
   elsif maker <> current_user::regrole then
-    perform trunkline._raise('TL403', 'this session has a table pg_temp.trunkline_batch that is not ours.', 'Use another session.');
+    raise exception using errcode = 'TL403', message = 'this session has a table pg_temp.trunkline_batch that is not ours.', hint = 'Use another session.';
   end if;
   delete from pg_temp.trunkline_batch;
 end $$;

@@ -7,15 +7,15 @@ declare
   first_one bigint := (select min(t.first_position) from trunkline.tick t where t.sequence = 'event');
 begin
   if from_position is not null and from_time is not null then
-    perform trunkline._raise('TL422', 'begin at a position or at a time, not both.');
+    raise exception using errcode = 'TL422', message = 'begin at a position or at a time, not both.';
   elsif from_position < 1 then
-    perform trunkline._raise('TL422', format('positions begin at 1, got %s.', from_position));
+    raise exception using errcode = 'TL422', message = format('positions begin at 1, got %s.', from_position);
   elsif from_position > head + 1 then
-    perform trunkline._raise('TL422', format('position %s does not exist yet: the last one is %s.', from_position, head),
-      'Leave from_position out to begin with the next event.', jsonb_build_object('head', head));
+    raise exception using errcode = 'TL422', message = format('position %s does not exist yet: the last one is %s.', from_position, head),
+      hint = 'Leave from_position out to begin with the next event.', detail = jsonb_build_object('head', head)::text;
   elsif from_position < coalesce(first_one, head + 1) then
-    perform trunkline._raise('TL410', format('events from position %s on have left; the first one there is %s.', from_position, coalesce(first_one, head + 1)),
-      'Begin there.', jsonb_build_object('first', coalesce(first_one, head + 1)));
+    raise exception using errcode = 'TL410', message = format('events from position %s on have left; the first one there is %s.', from_position, coalesce(first_one, head + 1)),
+      hint = 'Begin there.', detail = jsonb_build_object('first', coalesce(first_one, head + 1))::text;
   elsif from_position <= head and not exists (select from trunkline._event_rows(array[from_position])) then
     perform trunkline._event_left(from_position);
   elsif from_time is not null then

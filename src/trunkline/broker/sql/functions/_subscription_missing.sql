@@ -2,6 +2,6 @@
 create or replace function trunkline._subscription_missing(subscription bigint)
 returns void language plpgsql as $$
 begin
-  perform trunkline._raise('TL404', format('there is no subscription %s.', coalesce(subscription::text, 'NULL')),
-    'List them with broker_subscriptions().', jsonb_build_object('subscription', subscription));
+  raise exception using errcode = 'TL404', message = format('there is no subscription %s.', coalesce(subscription::text, 'NULL')),
+    hint = 'List them with broker_subscriptions().', detail = jsonb_build_object('subscription', subscription)::text;
 end $$;

@@ -9,8 +9,8 @@ declare
   dotted boolean := false;
 begin
   if pattern is null or length(pattern) not between 1 and 255 or pattern ~ '[[:cntrl:]]' or pattern ~ '[^.][*#]|[*#][^.]' then
-    perform trunkline._raise('TL422', format('%s is not a pattern of topics.', coalesce(quote_literal(left(pattern, 80)), 'NULL')),
-      'Words are separated by dots; * stands for one whole word, # for any number of them: "orders.*", "orders.#", "#.failed".');
+    raise exception using errcode = 'TL422', message = format('%s is not a pattern of topics.', coalesce(quote_literal(left(pattern, 80)), 'NULL')),
+      hint = 'Words are separated by dots; * stands for one whole word, # for any number of them: "orders.*", "orders.#", "#.failed".';
   end if;
   for place in 1 .. cardinality(words) loop
     word := words[place];

@@ -4,6 +4,7 @@ returns void language plpgsql stable as $$
 begin
   if webhook is not null and not exists (select from trunkline.broker_webhook w where w.webhook = _webhook_log_check.webhook)
      and not exists (select from trunkline.webhook_log l where l.webhook = _webhook_log_check.webhook) then
-    perform trunkline._raise('TL404', format('there is no webhook %s.', webhook), 'List them with broker_webhook_list().', jsonb_build_object('webhook', webhook));
+    raise exception using errcode = 'TL404', message = format('there is no webhook %s.', webhook),
+      hint = 'List them with broker_webhook_list().', detail = jsonb_build_object('webhook', webhook)::text;
   end if;
 end $$;

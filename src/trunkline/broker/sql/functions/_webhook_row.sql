@@ -7,8 +7,8 @@ begin
   perform trunkline._lock_briefly();
   select w.* into present from trunkline.broker_webhook w where w.webhook = _webhook_row.webhook for no key update;
   if not found then
-    perform trunkline._raise('TL404', format('there is no webhook %s.', coalesce(webhook::text, 'NULL')),
-      'List them with broker_webhook_list().', jsonb_build_object('webhook', webhook));
+    raise exception using errcode = 'TL404', message = format('there is no webhook %s.', coalesce(webhook::text, 'NULL')),
+      hint = 'List them with broker_webhook_list().', detail = jsonb_build_object('webhook', webhook)::text;
   end if;
   return present;
 end $$;

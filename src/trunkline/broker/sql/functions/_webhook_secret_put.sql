@@ -5,7 +5,7 @@ declare
   fault text := trunkline._webhook_secret_fault(secret);
 begin
   if fault is not null then
-    perform trunkline._raise('TL422', fault, 'Make one of random bytes: encode(...) or openssl rand -base64 32.');
+    raise exception using errcode = 'TL422', message = fault, hint = 'Make one of random bytes: encode(...) or openssl rand -base64 32.';
   end if;
   delete from trunkline.broker_webhook_secret s where s.webhook = _webhook_secret_put.webhook and s.valid_until <= clock_timestamp();
   update trunkline.broker_webhook_secret s set valid_until = clock_timestamp() + overlap

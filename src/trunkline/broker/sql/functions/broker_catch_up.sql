@@ -18,7 +18,7 @@ begin
   perform trunkline._lock_briefly();
   perform trunkline._isolation_check('Matching');
   if max_events < 1 then
-    perform trunkline._raise('TL422', format('max_events is at least 1, got %s.', max_events));
+    raise exception using errcode = 'TL422', message = format('max_events is at least 1, got %s.', max_events);
   end if;
   if late.subscription is null and not exists (select from trunkline.broker_subscription_aside) then
     return 0;

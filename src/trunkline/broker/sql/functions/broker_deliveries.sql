@@ -11,9 +11,9 @@ declare
   given bigint;
 begin
   if from_delivery is null or to_delivery is null then
-    perform trunkline._raise('TL422', 'from_delivery and to_delivery are numbers, got NULL.');
+    raise exception using errcode = 'TL422', message = 'from_delivery and to_delivery are numbers, got NULL.';
   elsif from_delivery < 1 then
-    perform trunkline._raise('TL422', format('deliveries begin at 1, got %s.', from_delivery));
+    raise exception using errcode = 'TL422', message = format('deliveries begin at 1, got %s.', from_delivery);
   elsif from_delivery <= greatest(present.trimmed_to, present.left_to) then
     perform trunkline._broker_refuse_left(present, from_delivery - 1,
       format('Begin with the first there is: from_delivery => %s.', greatest(present.trimmed_to, present.left_to) + 1));

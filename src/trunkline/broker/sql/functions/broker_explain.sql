@@ -11,7 +11,7 @@ declare
   began timestamptz;
 begin
   if max_events is null or max_events not between 0 and 100000 then
-    perform trunkline._raise('TL422', format('max_events is between 0 and 100000, got %s.', coalesce(max_events::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('max_events is between 0 and 100000, got %s.', coalesce(max_events::text, 'NULL'));
   end if;
   way := case when wanted.event_key is null then 'scan' else 'index' end;
   reason := case when wanted.event_key is null

@@ -11,8 +11,8 @@ declare
   aside int;
 begin
   if coalesce(cardinality(deliveries), 0) = 0 or error is null or retry_after not between interval '0' and interval '1000 years' then
-    perform trunkline._raise('TL422', format('expected at least one delivery, an error and a wait that is not negative and at most 1000 years; got %s, error %s, wait %s.',
-      trunkline._counted(coalesce(cardinality(deliveries), 0), 'delivery', 'deliveries'), coalesce(quote_literal(left(error, 100)), 'NULL'), coalesce(retry_after::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('expected at least one delivery, an error and a wait that is not negative and at most 1000 years; got %s, error %s, wait %s.',
+      trunkline._counted(coalesce(cardinality(deliveries), 0), 'delivery', 'deliveries'), coalesce(quote_literal(left(error, 100)), 'NULL'), coalesce(retry_after::text, 'NULL'));
   end if;
   perform trunkline._owner_check(trunkline._broker_resource(reader.group_id, handler, lane), epoch);
   if retry_after is not null then
@@ -21,8 +21,8 @@ begin
   aside := trunkline._broker_set_aside(reader, lane, deliveries, case when retry_after is null then 'dead' else 'waiting' end,
     batch, clock_timestamp() + retry_after, trunkline._broker_error(error));
   if aside <> (select count(distinct d) from unnest(deliveries) d) then
-    perform trunkline._raise('TL410', format('of %s that failed only %s still there.', trunkline._counted(cardinality(deliveries), 'event'), trunkline._counted(aside, 'is', 'are')),
-      'Lengthen broker.hold and broker.hold_bytes, or handle events sooner.', jsonb_build_object('deliveries', deliveries));
+    raise exception using errcode = 'TL410', message = format('of %s that failed only %s still there.', trunkline._counted(cardinality(deliveries), 'event'), trunkline._counted(aside, 'is', 'are')),
+      hint = 'Lengthen broker.hold and broker.hold_bytes, or handle events sooner.', detail = jsonb_build_object('deliveries', deliveries)::text;
   end if;
   return batch;
 end $$;

@@ -22,7 +22,7 @@ begin
   perform trunkline._lock_briefly();
   perform trunkline._isolation_check('Forwarding');
   if max_events is null or max_events < 1 then
-    perform trunkline._raise('TL422', format('max_events is at least 1, got %s.', coalesce(max_events::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('max_events is at least 1, got %s.', coalesce(max_events::text, 'NULL'));
   end if;
   select k.cursor_id into number from trunkline.cursor_key k
    where k.resource = trunkline._broker_forward_resource(present.topic_id) for no key update skip locked;

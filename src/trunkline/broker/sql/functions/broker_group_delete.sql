@@ -8,7 +8,8 @@ begin
   select coalesce(nullif(l.name, ''), l.process::text) into busy from trunkline.party p join trunkline.lease l using (process)
    where p.party like format('broker:%s:%%', present.group_id) and l.expires > clock_timestamp() limit 1;
   if found then
-    perform trunkline._raise('TL409', format('group "%s" is in use by %s.', group_name, busy), 'Stop its workers first.', jsonb_build_object('process', busy));
+    raise exception using errcode = 'TL409', message = format('group "%s" is in use by %s.', group_name, busy),
+      hint = 'Stop its workers first.', detail = jsonb_build_object('process', busy)::text;
   end if;
   perform trunkline._broker_group_end(present.group_id);
 end $$;

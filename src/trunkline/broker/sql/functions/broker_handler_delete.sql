@@ -9,12 +9,14 @@ declare
   busy text;
 begin
   if exists (select from trunkline.broker_webhook w where w.group_id = present.group_id and trunkline._webhook_handler(w.webhook) = reader.handler) then
-    perform trunkline._raise('TL409', format('handler "%s" of group "%s" is a webhook.', handler, group_name), 'Remove it with broker_webhook_remove().');
+    raise exception using errcode = 'TL409', message = format('handler "%s" of group "%s" is a webhook.', handler, group_name),
+      hint = 'Remove it with broker_webhook_remove().';
   end if;
   select coalesce(nullif(l.name, ''), l.process::text) into busy from trunkline.party p join trunkline.lease l using (process)
    where p.party = format('broker:%s:%s', present.group_id, handler) and l.expires > clock_timestamp() limit 1;
   if found then
-    perform trunkline._raise('TL409', format('handler "%s" of group "%s" is in use by %s.', handler, group_name, busy), 'Stop its workers first.', jsonb_build_object('process', busy));
+    raise exception using errcode = 'TL409', message = format('handler "%s" of group "%s" is in use by %s.', handler, group_name, busy),
+      hint = 'Stop its workers first.', detail = jsonb_build_object('process', busy)::text;
   end if;
   perform trunkline._broker_handler_end(present.group_id, reader.handler);
 end $$;

@@ -4,7 +4,8 @@ create or replace function trunkline.broker_hold(subscription bigint, process uu
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if not trunkline._lease_living(process) then
-    perform trunkline._raise('TL423', format('process %s has no living lease.', coalesce(process::text, 'NULL')), 'Call lease_renew() first, and again every third of lease.ttl.');
+    raise exception using errcode = 'TL423', message = format('process %s has no living lease.', coalesce(process::text, 'NULL')),
+      hint = 'Call lease_renew() first, and again every third of lease.ttl.';
   end if;
   perform trunkline._check_may('group:' || g.group_name, 'consume')
      from trunkline.broker_subscription s join trunkline.broker_group g using (group_id) where s.subscription = broker_hold.subscription;

@@ -12,7 +12,7 @@ declare
   shares jsonb;
 begin
   if handler is null or member is null then
-    perform trunkline._raise('TL422', 'handler and member are names, which may be empty; got NULL.');
+    raise exception using errcode = 'TL422', message = 'handler and member are names, which may be empty; got NULL.';
   end if;
   if not exists (select from trunkline.broker_handler h where h.group_id = present.group_id and h.handler = broker_join.handler) then
     if handler ~ '^webhook:[0-9]+$' then  -- it was removed: a sender that has not heard of it must not bring it back

@@ -6,11 +6,11 @@ declare
   condition trunkline.broker_condition;
 begin
   if max_events is null or max_events < 1 then
-    perform trunkline._raise('TL422', format('max_events is at least 1, got %s.', coalesce(max_events::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('max_events is at least 1, got %s.', coalesce(max_events::text, 'NULL'));
   end if;
   select c.* into condition from trunkline.broker_condition c where c.condition_id = broker_match_try.condition_id;
   if not found then
-    perform trunkline._raise('TL404', format('there is no condition %s.', coalesce(condition_id::text, 'NULL')));
+    raise exception using errcode = 'TL404', message = format('there is no condition %s.', coalesce(condition_id::text, 'NULL'));
   end if;
   perform trunkline._match_prepare();
   perform trunkline._match_take(trunkline._broker_matched() + 1, max_events);

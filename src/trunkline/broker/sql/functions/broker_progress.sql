@@ -12,12 +12,13 @@ declare
 begin
   perform trunkline._broker_handler_row(present, handler);
   if up_to is null or up_to < 0 or up_to > trunkline._broker_delivered() then
-    perform trunkline._raise('TL422', format('deliveries go from 0 to %s, got %s.', trunkline._broker_delivered(), coalesce(up_to::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('deliveries go from 0 to %s, got %s.', trunkline._broker_delivered(), coalesce(up_to::text, 'NULL'));
   end if;
   for lane in 0 .. present.lanes - 1 loop
     name := trunkline._broker_resource(present.group_id, handler, lane);
     if exists (select from trunkline.owner o where o.resource = name and trunkline._lease_living(o.process)) then
-      perform trunkline._raise('TL409', format('lane %s of handler "%s" of group "%s" has a living member.', lane, handler, group_name), 'Give the reader a group of its own.');
+      raise exception using errcode = 'TL409', message = format('lane %s of handler "%s" of group "%s" has a living member.', lane, handler, group_name),
+        hint = 'Give the reader a group of its own.';
     end if;
     if trunkline._broker_position(present.group_id, handler, lane) is distinct from reached then
       held := trunkline._cursor_hold(name);

@@ -19,9 +19,9 @@ declare
   further record;
 begin
   if handler is null or peek is null then
-    perform trunkline._raise('TL422', 'handler is a name, which may be empty, and peek is true or false; got NULL.');
+    raise exception using errcode = 'TL422', message = 'handler is a name, which may be empty, and peek is true or false; got NULL.';
   elsif from_position < 1 then
-    perform trunkline._raise('TL422', format('deliveries begin at 1, got %s.', from_position));
+    raise exception using errcode = 'TL422', message = format('deliveries begin at 1, got %s.', from_position);
   end if;
   select h.* into reader from trunkline.broker_handler h where h.group_id = present.group_id and h.handler = broker_read.handler;
   fresh := not found;

@@ -12,7 +12,7 @@ declare
 begin
   perform trunkline._lock_briefly();
   if max_events is null or max_events < 1 then
-    perform trunkline._raise('TL422', format('max_events is at least 1, got %s.', coalesce(max_events::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('max_events is at least 1, got %s.', coalesce(max_events::text, 'NULL'));
   end if;
   -- the keys as _event_lock() locks them, before any of their events: whoever has a key has all of its events, in order
   select array_agg(k.topic) as topics, array_agg(k.key) as keys into ours

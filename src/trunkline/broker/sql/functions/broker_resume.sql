@@ -18,9 +18,9 @@ begin
   perform trunkline._broker_quarantine_noted(subscription);
   select s.* into present from trunkline.broker_subscription s where s.subscription = broker_resume.subscription;
   if present.quarantined_at is null then
-    perform trunkline._raise('TL409', format('subscription %s is not in quarantine.', subscription), 'See broker_subscriptions().');
+    raise exception using errcode = 'TL409', message = format('subscription %s is not in quarantine.', subscription), hint = 'See broker_subscriptions().';
   elsif from_position <= present.caught_up_to then
-    perform trunkline._raise('TL422', format('subscription %s was matched up to position %s, got %s to begin with.', subscription, present.caught_up_to, from_position));
+    raise exception using errcode = 'TL422', message = format('subscription %s was matched up to position %s, got %s to begin with.', subscription, present.caught_up_to, from_position);
   end if;
   begins := trunkline._subscription_begins(coalesce(from_position, present.caught_up_to + 1), null);
   update trunkline.broker_subscription s

@@ -10,8 +10,8 @@ declare
   keys text[];
 begin
   if retry_after not between interval '0' and interval '1000 years' or (error is null and retry_after is not null) then
-    perform trunkline._raise('TL422', format('a wait is not negative, at most 1000 years, and comes with an error; got error %s, wait %s.',
-      coalesce(quote_literal(left(error, 100)), 'NULL'), retry_after));
+    raise exception using errcode = 'TL422', message = format('a wait is not negative, at most 1000 years, and comes with an error; got error %s, wait %s.',
+      coalesce(quote_literal(left(error, 100)), 'NULL'), retry_after);
   end if;
   perform trunkline._owner_check(trunkline._broker_resource(reader.group_id, handler, lane), epoch);
   if error is null then
@@ -33,7 +33,7 @@ begin
     select array_agg(distinct s.key) into keys from settled s;
   end if;
   if keys is null then
-    perform trunkline._raise('TL404', format('handler "%s" of group "%s" has no batch %s that waits in lane %s.', handler, group_name, batch, lane));
+    raise exception using errcode = 'TL404', message = format('handler "%s" of group "%s" has no batch %s that waits in lane %s.', handler, group_name, batch, lane);
   end if;
   return trunkline._broker_keys_free(reader.group_id, handler, keys);
 end $$;

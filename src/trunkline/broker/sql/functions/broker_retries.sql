@@ -10,7 +10,7 @@ declare
   owned text := trunkline._broker_resource(reader.group_id, handler, lane);
 begin
   if max_batches is null or max_batches < 1 then
-    perform trunkline._raise('TL422', format('max_batches is at least 1, got %s.', coalesce(max_batches::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('max_batches is at least 1, got %s.', coalesce(max_batches::text, 'NULL'));
   end if;
   if not exists (select from trunkline.owner o cross join trunkline._incarnation_present() i
                   where o.resource = owned and o.epoch = broker_retries.epoch and o.process is not null and o.epoch > trunkline._epoch_floor(i.incarnation)) then

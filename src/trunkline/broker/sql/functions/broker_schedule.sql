@@ -7,10 +7,10 @@ create or replace function trunkline.broker_schedule(by_whom text, every interva
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if by_whom is null or by_whom not in ('services', 'pg_cron') then
-    perform trunkline._raise('TL422', format('the work is done by "services" or by "pg_cron", got %s.', coalesce(quote_literal(by_whom), 'NULL')));
+    raise exception using errcode = 'TL422', message = format('the work is done by "services" or by "pg_cron", got %s.', coalesce(quote_literal(by_whom), 'NULL'));
   elsif by_whom = 'pg_cron' and not exists (select from pg_extension x where x.extname = 'pg_cron') then
-    perform trunkline._raise('TL422', format('database "%s" has no pg_cron.', current_database()),
-      'Where cron.database_name names this database: create extension pg_cron. Until then run trunkline up.');
+    raise exception using errcode = 'TL422', message = format('database "%s" has no pg_cron.', current_database()),
+      hint = 'Where cron.database_name names this database: create extension pg_cron. Until then run trunkline up.';
   end if;
   if every is not null then
     perform trunkline.config_set('broker.schedule_every', every::text);

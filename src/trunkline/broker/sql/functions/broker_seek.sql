@@ -11,15 +11,15 @@ declare
 begin
   perform trunkline._broker_handler_row(present, handler);
   if num_nonnulls(at_time, up_to, at_position) <> 1 then
-    perform trunkline._raise('TL422', 'say where to: at_time, at_position or up_to, one of them.');
+    raise exception using errcode = 'TL422', message = 'say where to: at_time, at_position or up_to, one of them.';
   elsif at_position < 1 or at_position > trunkline.broker_head() then
-    perform trunkline._raise('TL422', format('positions go from 1 to %s, got %s.', trunkline.broker_head(), at_position));
+    raise exception using errcode = 'TL422', message = format('positions go from 1 to %s, got %s.', trunkline.broker_head(), at_position);
   elsif up_to < 0 or up_to > last_one then
-    perform trunkline._raise('TL422', format('deliveries go up to %s, got %s.', last_one, up_to));
+    raise exception using errcode = 'TL422', message = format('deliveries go up to %s, got %s.', last_one, up_to);
   elsif up_to > 0 and up_to < greatest(present.trimmed_to, present.left_to) then
     perform trunkline._broker_refuse_left(present, up_to, format('Go on from the first there is: up_to => %s.', greatest(present.trimmed_to, present.left_to)));
   elsif lane not between 0 and present.lanes - 1 then
-    perform trunkline._raise('TL422', format('group "%s" has lanes 0 to %s, got %s.', group_name, present.lanes - 1, lane));
+    raise exception using errcode = 'TL422', message = format('group "%s" has lanes 0 to %s, got %s.', group_name, present.lanes - 1, lane);
   end if;
   for in_lane in select g from generate_series(0, present.lanes - 1) g where lane is null or g = lane loop
     -- in the order of broker_commit(), or the two could wait for each other

@@ -23,11 +23,11 @@ declare
   patience text := current_setting('lock_timeout');
 begin
   if expiry <= '0' or expiry > interval '1000 years' then
-    perform trunkline._raise('TL422', format('an expiry is longer than nothing and at most 1000 years, got %s.', expiry));
+    raise exception using errcode = 'TL422', message = format('an expiry is longer than nothing and at most 1000 years, got %s.', expiry);
   elsif ordering is not null and handler is null then
-    perform trunkline._raise('TL422', 'ordering is that of a handler: name the handler too.');
+    raise exception using errcode = 'TL422', message = 'ordering is that of a handler: name the handler too.';
   elsif replace and handler is null then
-    perform trunkline._raise('TL422', 'replace concerns the subscription of a handler: name the handler too.');
+    raise exception using errcode = 'TL422', message = 'replace concerns the subscription of a handler: name the handler too.';
   end if;
   if (from_position is not null or from_time is not null)
      and not exists (select from trunkline.broker_handler h join trunkline.broker_group g using (group_id)
@@ -53,8 +53,8 @@ begin
     end if;
     perform set_config('lock_timeout', patience, true);
   exception when lock_not_available then
-    perform trunkline._raise('TL409', 'another transaction makes or changes the same condition, group, subscription or handler and does not end.',
-      'End it, then subscribe again: doctor_blockers() names it. broker.subscribe_patience, or lock_timeout, says how long to wait.');
+    raise exception using errcode = 'TL409', message = 'another transaction makes or changes the same condition, group, subscription or handler and does not end.',
+      hint = 'End it, then subscribe again: doctor_blockers() names it. broker.subscribe_patience, or lock_timeout, says how long to wait.';
   end;
   return present.subscription;
 end $$;

@@ -8,9 +8,9 @@ declare
   made trunkline.broker_topic;
 begin
   if key_order is null or key_order not in ('committed', 'locked') then
-    perform trunkline._raise('TL422', format('key_order is committed or locked, got %s.', coalesce(to_json(key_order)::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('key_order is committed or locked, got %s.', coalesce(to_json(key_order)::text, 'NULL'));
   elsif trunkline._event_fault(topic, null, null) is not null then
-    perform trunkline._raise('TL422', trunkline._event_fault(topic, null, null));
+    raise exception using errcode = 'TL422', message = trunkline._event_fault(topic, null, null);
   end if;
   if exists (select from trunkline.broker_topic t where t.topic = $1) then
     perform trunkline._check_may('event_topic:' || topic, 'manage');

@@ -7,11 +7,11 @@ declare
   owner regrole := (select c.relowner from pg_class c where c.oid = relation);
 begin
   if relation is null then
-    perform trunkline._raise('TL422', 'name the table to unwatch.');
+    raise exception using errcode = 'TL422', message = 'name the table to unwatch.';
   elsif present.watch is null then
     return false;
   elsif not pg_has_role(owner, 'usage') then
-    perform trunkline._raise('TL403', format('table %s belongs to %s: only its owner may unwatch it.', relation, owner));
+    raise exception using errcode = 'TL403', message = format('table %s belongs to %s: only its owner may unwatch it.', relation, owner);
   end if;
   present.operations := '{}';
   perform trunkline._broker_watch_trigger(present);

@@ -17,7 +17,7 @@ declare
   number bigint := nextval(pg_get_serial_sequence('trunkline.broker_webhook', 'webhook'));
 begin
   if fault is not null then
-    perform trunkline._raise('TL422', fault);
+    raise exception using errcode = 'TL422', message = fault;
   end if;
   perform trunkline.broker_subscribe(group_name, condition, params, handler => trunkline._webhook_handler(number), ordering => coalesce(ordering, 'strict'));
   insert into trunkline.broker_webhook (webhook, group_id, url, format, headers, retry, timeout, batch, concurrency)

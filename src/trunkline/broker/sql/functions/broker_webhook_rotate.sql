@@ -6,8 +6,8 @@ declare
   present trunkline.broker_webhook := trunkline._webhook_for(webhook);
 begin
   if secret is null or coalesce(overlap, '-1') not between interval '0' and interval '1000 years' then
-    perform trunkline._raise('TL422', format('expected a secret and an overlap of at most 1000 years that is not negative, got %s secret and an overlap of %s.',
-      case when secret is null then 'no' else 'a' end, coalesce(overlap::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('expected a secret and an overlap of at most 1000 years that is not negative, got %s secret and an overlap of %s.',
+      case when secret is null then 'no' else 'a' end, coalesce(overlap::text, 'NULL'));
   end if;
   perform trunkline._webhook_secret_put(present.webhook, secret, overlap);
   perform pg_notify('trunkline', 'broker:webhooks');

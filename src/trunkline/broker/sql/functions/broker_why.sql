@@ -88,8 +88,8 @@ begin
     end if;
   end if;
   if not known then
-    perform trunkline._raise('TL404', format('nothing is known of event %s.', coalesce(event_id::text, 'NULL')),
-      'It was never published, its transaction is open or was rolled back, or it has left: see broker.retention.');
+    raise exception using errcode = 'TL404', message = format('nothing is known of event %s.', coalesce(event_id::text, 'NULL')),
+      hint = 'It was never published, its transaction is open or was rolled back, or it has left: see broker.retention.';
   end if;
 end $$;
 comment on function trunkline.broker_why(bigint) is 'What became of an event, hop by hop.';

@@ -4,7 +4,7 @@ create or replace function trunkline.event_id(event_id_text text)
 returns bigint language plpgsql immutable strict parallel safe as $$
 begin
   if event_id_text !~ '^ev[0-9a-f]{14}[0-7][0-9a-f]{15}$' then
-    perform trunkline._raise('TL422', format('the text of an event id is ev and 30 hexadecimal digits, got %s.', to_json(left(event_id_text, 80))));
+    raise exception using errcode = 'TL422', message = format('the text of an event id is ev and 30 hexadecimal digits, got %s.', to_json(left(event_id_text, 80)));
   end if;
   return ('x' || substr(event_id_text, 17))::bit(64)::bigint;
 end $$;

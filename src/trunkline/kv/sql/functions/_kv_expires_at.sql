@@ -5,18 +5,19 @@ declare
   keep interval := ttl;
 begin
   if policy is not null and ttl is not null then
-    perform trunkline._raise('TL422', 'a key expires by a policy or after a ttl, got both.');
+    raise exception using errcode = 'TL422', message = 'a key expires by a policy or after a ttl, got both.';
   elsif policy is not null then
     select (e.value ->> 'keep')::interval into keep from trunkline.kv_entry e
      where e.namespace = 'parade' and e.key = format('policy/%s/%s', _kv_expires_at.namespace, _kv_expires_at.policy) and e.value is not null;
     if not found then
-      perform trunkline._raise('TL404', format('namespace "%s" has no policy "%s".', namespace, left(policy, 80)), 'Make it with kv_policy_put().');
+      raise exception using errcode = 'TL404', message = format('namespace "%s" has no policy "%s".', namespace, left(policy, 80)),
+        hint = 'Make it with kv_policy_put().';
     end if;
   end if;
   if keep <= interval '0' then
-    perform trunkline._raise('TL422', format('a ttl is above 0, got %s.', keep));
+    raise exception using errcode = 'TL422', message = format('a ttl is above 0, got %s.', keep);
   end if;
   return trunkline._kv_time() + keep;
 exception when datetime_field_overflow then
-  perform trunkline._raise('TL422', format('a ttl of %s ends beyond all times.', keep));
+  raise exception using errcode = 'TL422', message = format('a ttl of %s ends beyond all times.', keep);
 end $$;

@@ -10,8 +10,10 @@ begin
     where f.instance = _kv_follower_check.instance and p.asked_origin = _kv_follower_check.origin;
   if not found then
     perform trunkline._kv_asker_check(instance);
-    perform trunkline._raise('TL410', format('nothing is kept here for this life of instance "%s".', instance), 'It starts again with a copy: trunkline up does that.');
+    raise exception using errcode = 'TL410', message = format('nothing is kept here for this life of instance "%s".', instance),
+      hint = 'It starts again with a copy: trunkline up does that.';
   elsif not proved then
-    perform trunkline._raise('TL409', format('this server has started since instance "%s" was heard.', instance), 'Say kv_hello() first: trunkline up does that.');
+    raise exception using errcode = 'TL409', message = format('this server has started since instance "%s" was heard.', instance),
+      hint = 'Say kv_hello() first: trunkline up does that.';
   end if;
 end $$;

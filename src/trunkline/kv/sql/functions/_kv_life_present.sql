@@ -7,7 +7,7 @@ begin
   select l.* into present from trunkline.kv_life l join trunkline._incarnation_present() i on i.incarnation = l.incarnation
    order by l.life desc limit 1;
   if not found then
-    perform trunkline._raise('TL410', 'another life of this copy is about to begin.', 'Say kv_hello() first.');
+    raise exception using errcode = 'TL410', message = 'another life of this copy is about to begin.', hint = 'Say kv_hello() first.';
   end if;
   return present;
 end $$;

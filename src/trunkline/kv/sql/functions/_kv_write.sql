@@ -20,9 +20,9 @@ declare
   answers text[];
 begin
   if stamp is not null and (stamp > now_ + trunkline._kv_skew() or stamp <= 0) then
-    perform trunkline._raise('TL422', format('a stamp counts microseconds since 1970 and is not in the future by more than kv.max_skew, got %s.', stamp));
+    raise exception using errcode = 'TL422', message = format('a stamp counts microseconds since 1970 and is not in the future by more than kv.max_skew, got %s.', stamp);
   elsif if_version <> '' and if_version !~ '^[0-9]{1,19}-[0-9]{1,19}(-[0-9a-f]{16})?$' then
-    perform trunkline._raise('TL422', format('a version is what a read answered, or nothing for a key that must not be there, got "%s".', left(if_version, 80)));
+    raise exception using errcode = 'TL422', message = format('a version is what a read answered, or nothing for a key that must not be there, got "%s".', left(if_version, 80));
   end if;
   loop
     perform 1 from (select u.key from unnest(keys) u (key) order by u.key collate "C") k cross join lateral (

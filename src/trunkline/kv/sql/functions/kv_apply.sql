@@ -9,16 +9,17 @@ declare
   cursor_row trunkline.cursor := trunkline._cursor_hold(trunkline._kv_from(instance));
 begin
   if trunkline._kv_clock() - read_at > greatest(extract(epoch from trunkline._setting('kv.dead_keep')::interval) / 2, 10) * 1000000 then
-    perform trunkline._raise('TL409', 'this was read too long ago.', 'Read it again.');
+    raise exception using errcode = 'TL409', message = 'this was read too long ago.', hint = 'Read it again.';
   elsif state ->> 'start' <> extract(epoch from pg_postmaster_start_time())::text then
-    perform trunkline._raise('TL409', 'this server has started since this was read.', 'Say kv_hello() to the other instance and read it again.');
+    raise exception using errcode = 'TL409', message = 'this server has started since this was read.',
+      hint = 'Say kv_hello() to the other instance and read it again.';
   elsif state is null or (state ->> 'origin') is null or up_to is null or read_at is null or jsonb_typeof(states) is distinct from 'array' then
-    perform trunkline._raise('TL422', 'what is applied has a position, a state with the origin, a list of keys, and when it was read.');
+    raise exception using errcode = 'TL422', message = 'what is applied has a position, a state with the origin, a list of keys, and when it was read.';
   end if;
   begin
     select t.applied, t.held, t.waiting into applied, held, waiting from trunkline._kv_take_in(states, (state ->> 'origin')::bigint) t;
   exception when not_null_violation or cardinality_violation or invalid_text_representation or invalid_parameter_value or numeric_value_out_of_range then
-    perform trunkline._raise('TL422', format('these are not states of keys as kv_export() tells them, each once: %s.', sqlerrm));
+    raise exception using errcode = 'TL422', message = format('these are not states of keys as kv_export() tells them, each once: %s.', sqlerrm);
   end;
   if cursor_row.up_to is distinct from up_to or cursor_row.state is distinct from state then
     perform trunkline._cursor_move(cursor_row, up_to, state);

@@ -7,7 +7,7 @@ declare
 begin
   perform trunkline._kv_follower_check(instance, origin);
   if buckets is null or buckets not between 1 and 1000000 or chosen is null or exists (select from unnest(chosen) c where c is null or c not between 0 and buckets - 1) then
-    perform trunkline._raise('TL422', format('there are 1 to 1000000 parts, numbered from 0, got %s of %s.', coalesce(left(chosen::text, 80), 'NULL'), coalesce(buckets::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('there are 1 to 1000000 parts, numbered from 0, got %s of %s.', coalesce(left(chosen::text, 80), 'NULL'), coalesce(buckets::text, 'NULL'));
   end if;
   life := trunkline._kv_life_present();
   return (select coalesce(jsonb_agg(trunkline._kv_state(e)), '[]') from trunkline.kv_entry e

@@ -8,7 +8,7 @@ begin
   perform trunkline._kv_follower_check(instance, origin);
   held := trunkline._cursor_hold(trunkline._kv_to(instance));
   if up_to is null or up_to > trunkline.kv_head() then
-    perform trunkline._raise('TL422', format('position %s is not numbered yet.', coalesce(up_to::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('position %s is not numbered yet.', coalesce(up_to::text, 'NULL'));
   elsif up_to > held.up_to or up_to = held.up_to and held.state is not null then
     perform trunkline._cursor_move(held, up_to);
   end if;

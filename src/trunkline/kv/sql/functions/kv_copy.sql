@@ -10,7 +10,7 @@ declare
 begin
   perform trunkline._kv_follower_check(instance, origin);
   if after_namespace is null or after_key is null or max_keys is null or max_keys < 1 or scope is null or scope not in ('all', 'parade') then
-    perform trunkline._raise('TL422', 'a copy goes on after a namespace and a key, max_keys is at least 1, scope is all or parade.');
+    raise exception using errcode = 'TL422', message = 'a copy goes on after a namespace and a key, max_keys is at least 1, scope is all or parade.';
   end if;
   life := trunkline._kv_life_present();
   with told as materialized (

@@ -7,7 +7,7 @@ declare
 begin
   perform trunkline._kv_asker_check(instance);
   if origin is null then
-    perform trunkline._raise('TL422', 'a life has an origin, got NULL.');
+    raise exception using errcode = 'TL422', message = 'a life has an origin, got NULL.';
   end if;
   insert into trunkline.kv_peer as p (instance, asked_origin, asked_at) values (kv_copy_begin.instance, kv_copy_begin.origin, clock_timestamp())
   on conflict on constraint kv_peer_pkey do update set asked_origin = excluded.asked_origin, asked_at = excluded.asked_at;

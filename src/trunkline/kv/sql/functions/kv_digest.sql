@@ -7,7 +7,7 @@ declare
   now_ timestamptz := trunkline._kv_time();
 begin
   if buckets is null or buckets not between 1 and 1000000 then
-    perform trunkline._raise('TL422', format('there are 1 to 1000000 parts, got %s.', coalesce(buckets::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('there are 1 to 1000000 parts, got %s.', coalesce(buckets::text, 'NULL'));
   end if;
   return query
     select trunkline._kv_bucket_of(e.namespace, e.key, buckets), count(*),

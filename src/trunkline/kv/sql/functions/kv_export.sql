@@ -10,7 +10,7 @@ declare
 begin
   perform trunkline._kv_follower_check(instance, origin);
   if after_position is null or after_position < 0 or max_changes is null or max_changes < 1 or scope is null or scope not in ('all', 'parade') then
-    perform trunkline._raise('TL422', 'a position is a number from 0, max_changes is at least 1, scope is all or parade.');
+    raise exception using errcode = 'TL422', message = 'a position is a number from 0, max_changes is at least 1, scope is all or parade.';
   end if;
   select l.* into present from trunkline.kv_life l join trunkline._incarnation_present() i on i.incarnation = l.incarnation order by l.life desc limit 1;
   life := present.origin;
@@ -19,7 +19,7 @@ begin
     up_to := after_position;
     states := '[]';
     if after_position > head then
-      perform trunkline._raise('TL410', format('position %s is not of this history, which ends at %s.', after_position, head));
+      raise exception using errcode = 'TL410', message = format('position %s is not of this history, which ends at %s.', after_position, head);
     end if;
     return next;
     return;
@@ -40,7 +40,7 @@ begin
          coalesce((select jsonb_agg(c.state) from counted c where c.bytes_before <= 8000000), '[]')
     into first, up_to, states;
   if first is distinct from after_position + 1 then
-    perform trunkline._raise('TL410', format('what follows position %s has left, the first there is %s.', after_position, first));
+    raise exception using errcode = 'TL410', message = format('what follows position %s has left, the first there is %s.', after_position, first);
   end if;
   return next;
 end $$;

@@ -6,7 +6,8 @@ begin
   perform trunkline._kv_name_check('zone', zone);
   perform trunkline._kv_name_check('shard', shard);
   if coalesce(dsn, '') = '' then
-    perform trunkline._raise('TL422', 'a dsn is a connection string, got nothing.', 'For example postgresql://replicator@host/database');
+    raise exception using errcode = 'TL422', message = 'a dsn is a connection string, got nothing.',
+      hint = 'For example postgresql://replicator@host/database';
   end if;
   return trunkline._kv_parade_write(format('instance/%s/%s', zone, shard), jsonb_build_object('dsn', dsn));
 end $$;

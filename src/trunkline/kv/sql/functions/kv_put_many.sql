@@ -5,7 +5,7 @@ create or replace function trunkline.kv_put_many(
 returns table (key text, answer text) language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if cardinality(keys) is distinct from cardinality(payloads) or array_position(payloads, null) is not null then
-    perform trunkline._raise('TL422', format('there is one value for each key and none is NULL, got %s keys and %s values.', cardinality(keys), cardinality(payloads)));
+    raise exception using errcode = 'TL422', message = format('there is one value for each key and none is NULL, got %s keys and %s values.', cardinality(keys), cardinality(payloads));
   elsif cardinality(keys) = 0 then
     return;
   end if;

@@ -10,7 +10,7 @@ declare
   went_back boolean;
 begin
   if jsonb_typeof(word) is distinct from 'object' then
-    perform trunkline._raise('TL422', 'the word of an instance is a JSON object, as its kv_hello() returns it.');
+    raise exception using errcode = 'TL422', message = 'the word of an instance is a JSON object, as its kv_hello() returns it.';
   end if;
   went_back := coalesce((word ->> 'origin')::bigint = life.origin and (word ->> 'seen')::bigint > case when proved then trunkline.kv_head() else life.start_head end, false)
     or coalesce((word ->> 'asked_origin')::bigint = life.origin

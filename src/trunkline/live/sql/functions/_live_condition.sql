@@ -21,21 +21,24 @@ begin
   if condition is null or condition = 'null' then
     condition := '{}';
   elsif jsonb_typeof(condition) <> 'object' then
-    perform trunkline._raise('TL422', format('a condition is a JSON object of columns, got %s.', left(condition::text, 80)), 'For example {"org_id": {"eq": 7}}.');
+    raise exception using errcode = 'TL422', message = format('a condition is a JSON object of columns, got %s.', left(condition::text, 80)),
+      hint = 'For example {"org_id": {"eq": 7}}.';
   elsif octet_length(condition::text) > limit_ then
-    perform trunkline._raise('TL413', format('a condition has at most %s bytes, got %s.', limit_, octet_length(condition::text)), 'See live.condition_bytes.');
+    raise exception using errcode = 'TL413', message = format('a condition has at most %s bytes, got %s.', limit_, octet_length(condition::text)),
+      hint = 'See live.condition_bytes.';
   end if;
   for given in select e.key, e.value from jsonb_each(condition) e order by e.key collate "C" loop
     select c.* into col from trunkline._live_column(relation) c where c.name = given.key;
     if not found then
-      perform trunkline._raise('TL422', format('%s has no column "%s" that a condition could name.', relation, left(given.key, 80)),
-        'It has ' || (select string_agg(quote_ident(c.name), ', ' order by c.place) from trunkline._live_column(relation) c) || '.');
+      raise exception using errcode = 'TL422', message = format('%s has no column "%s" that a condition could name.', relation, left(given.key, 80)),
+        hint = 'It has ' || (select string_agg(quote_ident(c.name), ', ' order by c.place) from trunkline._live_column(relation) c) || '.';
     end if;
     names := names || given.key;
     if jsonb_typeof(given.value) <> 'object' or col.kind = 'json' and not trunkline._live_asks(given.value) then
       given.value := jsonb_build_object('eq', given.value);
     elsif given.value = '{}' then
-      perform trunkline._raise('TL422', format('the condition says nothing of column "%s".', given.key), 'Leave it out, or name an operator: {"eq": 7}.');
+      raise exception using errcode = 'TL422', message = format('the condition says nothing of column "%s".', given.key),
+        hint = 'Leave it out, or name an operator: {"eq": 7}.';
     end if;
     for part in select e.key, e.value from jsonb_each(given.value) e order by e.key collate "C" loop
       if part.key <> all (trunkline._live_operators(col.kind, col.is_array)) then
@@ -59,7 +62,7 @@ begin
         end if;
       exception when data_exception then
         fault := sqlerrm;
-        perform trunkline._raise('TL422', format('the condition on column "%s" fits no %s: %s.', given.key, col.shown, fault));
+        raise exception using errcode = 'TL422', message = format('the condition on column "%s" fits no %s: %s.', given.key, col.shown, fault);
       end;
       normal := normal || jsonb_build_object(given.key, coalesce(normal -> given.key, '{}') || jsonb_build_object(part.key, value));
       terms := terms || (given.key || ' ' || part.key);

@@ -13,7 +13,7 @@ begin
   select c.relrowsecurity, c.relforcerowsecurity, c.relowner into class from pg_class c where c.oid = relation;
   select r.oid, r.rolsuper, r.rolbypassrls into judged from pg_roles r where r.rolname = role;
   if judged.oid is null then
-    perform trunkline._raise('TL404', format('there is no role %s.', quote_ident(role)));
+    raise exception using errcode = 'TL404', message = format('there is no role %s.', quote_ident(role));
   end if;
   perform trunkline._live_check(relation);
   if not class.relrowsecurity or judged.rolsuper or judged.rolbypassrls
@@ -34,8 +34,8 @@ begin
      where not exists (select from trunkline._live_column(relation) c where c.name = s.name) order by s.policy, s.name limit 1;
   end if;
   if bad is not null then
-    perform trunkline._raise('TL422', format('%s: it cannot be judged for a row of the past.', bad),
-      'Let the policy speak of columns, current_setting() and functions that are immutable or take nothing.');
+    raise exception using errcode = 'TL422', message = format('%s: it cannot be judged for a row of the past.', bad),
+      hint = 'Let the policy speak of columns, current_setting() and functions that are immutable or take nothing.';
   end if;
   return (select format('((%s) and (%s))',
             coalesce(string_agg(pg_get_expr(p.polqual, p.polrelid), ' or ') filter (where p.polpermissive), 'false'),

@@ -8,7 +8,8 @@ begin
   if policy is null then
     return null;
   elsif not pg_has_role(role, 'member') then
-    perform trunkline._raise('TL403', format('%s may not act as %s.', quote_ident(current_user), quote_ident(role)), format('Have a DBA run: grant %I to %I;', role, current_user));
+    raise exception using errcode = 'TL403', message = format('%s may not act as %s.', quote_ident(current_user), quote_ident(role)),
+      hint = format('Have a DBA run: grant %I to %I;', role, current_user);
   end if;
   return format('select coalesce(array_agg(i.image is not null and i.image ?& %L and coalesce((select %s from jsonb_populate_record(null::%s, i.image) %I), false) order by u.place), ''{}'')'
                 ' from unnest($2) with ordinality u (n, place) cross join lateral (select ($1)[u.n] as image offset 0) i',

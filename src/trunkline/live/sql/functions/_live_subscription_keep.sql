@@ -2,6 +2,6 @@
 create or replace function trunkline._live_subscription_keep()
 returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  perform trunkline._raise('TL409', 'a live subscription cannot be changed.', 'Subscribe again.');
+  raise exception using errcode = 'TL409', message = 'a live subscription cannot be changed.', hint = 'Subscribe again.';
   return null;
 end $$;

@@ -11,34 +11,37 @@ begin
   perform 1 from trunkline.live_role l join pg_roles r on r.rolname = l.role where pg_has_role(new.role, r.oid, 'usage') for key share of l;  -- live_forbid() waits for us, or we for it
   lock table trunkline.live_role in access share mode;  -- only a new lock shows what was revoked while we waited
   if not has_any_column_privilege(new.role, 'trunkline.live_subscription', 'insert') then
-    perform trunkline._raise('TL403', format('%s may not subscribe to live tables.', quote_ident(new.role)), 'Have an owner of live tables allow it with live_allow().');
+    raise exception using errcode = 'TL403', message = format('%s may not subscribe to live tables.', quote_ident(new.role)),
+      hint = 'Have an owner of live tables allow it with live_allow().';
   end if;
   perform 1 from trunkline.live_table t where t.relation = new.relation for key share;
   if not found then
-    perform trunkline._raise('TL404', format('%s is not a live table.', coalesce(new.relation::text, 'NULL')), 'Its owner makes it one with live_watch().');
+    raise exception using errcode = 'TL404', message = format('%s is not a live table.', coalesce(new.relation::text, 'NULL')),
+      hint = 'Its owner makes it one with live_watch().';
   end if;
   perform trunkline._live_note(new.relation);
   allowed := (select a.columns from trunkline.live_access(new.relation, new.role) a);
   bad := (select coalesce('"' || left(c, 80) || '"', 'NULL') from unnest(new.changes) c where c is null or c <> all (array['created', 'updated', 'deleted', 'left']) limit 1);
   if new.changes = '{}' or bad is not null then
-    perform trunkline._raise('TL422', format('changes are some of created, updated, deleted and left, got %s.', coalesce(bad, 'none')));
+    raise exception using errcode = 'TL422', message = format('changes are some of created, updated, deleted and left, got %s.', coalesce(bad, 'none'));
   end if;
   new.changes := array(select c from unnest(array['created', 'updated', 'deleted', 'left']) c where c = any (new.changes));
   wanted := trunkline._live_condition(new.relation, new.condition);
   bad := (select c from unnest(new.columns) c where c is null or not exists (select from trunkline._live_column(new.relation) k where k.name = c) limit 1);
   if bad is not null or new.columns = '{}' then
-    perform trunkline._raise('TL422', format('columns are names of columns of %s, got %s.', new.relation, coalesce('"' || bad || '"', 'none')), 'Leave columns out to get every update.');
+    raise exception using errcode = 'TL422', message = format('columns are names of columns of %s, got %s.', new.relation, coalesce('"' || bad || '"', 'none')),
+      hint = 'Leave columns out to get every update.';
   end if;
   bad := (select c from unnest((select w.key_columns from trunkline.broker_watched_table w where w.relation = new.relation) || wanted.names || new.columns) c
            where c <> all (allowed) limit 1);
   if bad is not null then
-    perform trunkline._raise('TL403', format('%s may not select column "%s" of %s.', quote_ident(new.role), bad, new.relation),
-      format('Have its owner run: grant select (%I) on %s to %I;', bad, new.relation, new.role));
+    raise exception using errcode = 'TL403', message = format('%s may not select column "%s" of %s.', quote_ident(new.role), bad, new.relation),
+      hint = format('Have its owner run: grant select (%I) on %s to %I;', bad, new.relation, new.role);
   end if;
   bad := (select s.key from jsonb_each(case jsonb_typeof(new.settings) when 'object' then new.settings else '{"": 0}' end) s
            where s.key !~ E'^[A-Za-z_]\\w*(\\.[A-Za-z_]\\w*)+$' or s.key ~* E'^trunkline\\.' or jsonb_typeof(s.value) <> 'string' limit 1);
   if bad is not null then
-    perform trunkline._raise('TL422', 'settings are texts by names with a dot in them, such as {"app.org_id": "7"}.');
+    raise exception using errcode = 'TL422', message = 'settings are texts by names with a dot in them, such as {"app.org_id": "7"}.';
   elsif new.process is not null then
     perform trunkline.live_enter(new.process);
   end if;

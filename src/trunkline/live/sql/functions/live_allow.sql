@@ -3,7 +3,7 @@ create or replace function trunkline.live_allow(role name)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if role is null or not exists (select from pg_roles r where r.rolname = role) then
-    perform trunkline._raise('TL404', format('there is no role %s.', coalesce(quote_ident(role), 'NULL')));
+    raise exception using errcode = 'TL404', message = format('there is no role %s.', coalesce(quote_ident(role), 'NULL'));
   end if;
   insert into trunkline.live_role (role) values (live_allow.role) on conflict do nothing;
   perform trunkline._live_grant(role);

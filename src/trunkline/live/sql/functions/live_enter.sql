@@ -6,7 +6,8 @@ declare
   present bigint;
 begin
   if process is null or not trunkline._lease_living(process) then
-    perform trunkline._raise('TL423', format('process %s has no living lease.', coalesce(process::text, 'NULL')), 'Take one with lease_renew().');
+    raise exception using errcode = 'TL423', message = format('process %s has no living lease.', coalesce(process::text, 'NULL')),
+      hint = 'Take one with lease_renew().';
   end if;
   loop  -- until nobody who expires it comes in between
     select p.generation into present from trunkline.live_process p where p.process = live_enter.process;

@@ -10,7 +10,7 @@ declare
 begin
   select r.* into known from pg_roles r where r.rolname = role;
   if not found then
-    perform trunkline._raise('TL404', format('there is no role %s.', coalesce(quote_ident(role), 'NULL')));
+    raise exception using errcode = 'TL404', message = format('there is no role %s.', coalesce(quote_ident(role), 'NULL'));
   end if;
   delete from trunkline.live_role l where l.role = live_forbid.role;
   allowed := found;
@@ -19,10 +19,10 @@ begin
     execute format('revoke execute on function trunkline.live_subscribe(regclass, jsonb, text[], text[], text[], uuid), trunkline._live_number() from %I', role);
   end if;
   if has_any_column_privilege(role, 'trunkline.live_subscription', 'insert') then
-    perform trunkline._raise('TL409', format('role %s may subscribe whatever live_allow() said: %s.', quote_ident(role),
+    raise exception using errcode = 'TL409', message = format('role %s may subscribe whatever live_allow() said: %s.', quote_ident(role),
       case when known.rolsuper then 'it is a superuser' when role = any (ours) then 'that is what it is for'
            else coalesce('it is a member of ' || (select string_agg(quote_ident(r.rolname), ', ' order by r.rolname) from pg_roles r
-             where r.rolname <> live_forbid.role and pg_has_role(live_forbid.role, r.oid, 'usage') and has_any_column_privilege(r.oid, 'trunkline.live_subscription', 'insert')), 'somebody else granted that') end));
+             where r.rolname <> live_forbid.role and pg_has_role(live_forbid.role, r.oid, 'usage') and has_any_column_privilege(r.oid, 'trunkline.live_subscription', 'insert')), 'another role granted that') end);
   end if;
   delete from trunkline.live_subscription s where s.role in (
     select d.role from (select distinct i.role from trunkline.live_subscription i) d

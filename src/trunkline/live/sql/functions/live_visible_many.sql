@@ -10,7 +10,7 @@ declare
 begin
   perform trunkline._live_check(relation, oldest);  -- after the policy was put into words: its columns have the names of this moment or an earlier one
   if jsonb_typeof(numbers) is distinct from 'array' or jsonb_array_length(numbers) <> cardinality(settings) then
-    perform trunkline._raise('TL422', 'settings and numbers are lists of the same length.');
+    raise exception using errcode = 'TL422', message = 'settings and numbers are lists of the same length.';
   end if;
   for place in 1 .. cardinality(settings) loop
     begin

@@ -13,12 +13,14 @@ begin
   if ours then
     watched := trunkline.broker_watch(relation, columns => columns);
   elsif watched.condition is not null or not watched.operations @> array['insert', 'update', 'delete', 'truncate'] then
-    perform trunkline._raise('TL409', format('%s is watched already, and not for every write.', relation), 'Watch it without a condition and for all operations, or unwatch it first.');
+    raise exception using errcode = 'TL409', message = format('%s is watched already, and not for every write.', relation),
+      hint = 'Watch it without a condition and for all operations, or unwatch it first.';
   elsif columns is not null and watched.columns is distinct from array(select c.name from trunkline._broker_watch_columns(relation) c where c.name = any (live_watch.columns) order by c.place) then
-    perform trunkline._raise('TL409', format('%s is watched already, with other columns.', relation), 'Leave columns out, or unwatch it first.');
+    raise exception using errcode = 'TL409', message = format('%s is watched already, with other columns.', relation),
+      hint = 'Leave columns out, or unwatch it first.';
   end if;
   if watched.key_columns = '{}' then
-    perform trunkline._raise('TL422', format('%s has no primary key to identify a changed row.', relation), 'Add one.');
+    raise exception using errcode = 'TL422', message = format('%s has no primary key to identify a changed row.', relation), hint = 'Add one.';
   end if;
   if present.history_from = 9223372036854775807 then  -- its triggers begin to mark what they write: nobody is within the former ones now
     perform trunkline._hook_lock(array[relation], 'share row exclusive', 'broker.watch');

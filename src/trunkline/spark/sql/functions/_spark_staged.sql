@@ -15,8 +15,8 @@ begin
       execute format('select %s from trunkline.spark_staging_%s b', case kind when 'rows' then 'count(*)' else 'coalesce(sum(b.n), 0)' end, task.number) into there;
     end if;
     if there is distinct from task.expected then
-      perform trunkline._raise('TL410', format('a task staged %s, %s there.', trunkline._counted(task.expected, unit), trunkline._counted(there, 'is', 'are')),
-        'The server was restarted meanwhile, or the staging table was dropped by maintenance. Run it again: nothing was written.');
+      raise exception using errcode = 'TL410', message = format('a task staged %s, %s there.', trunkline._counted(task.expected, unit), trunkline._counted(there, 'is', 'are')),
+        hint = 'The server was restarted meanwhile, or the staging table was dropped by maintenance. Run it again: nothing was written.';
     end if;
   end loop;
   return (select string_agg(format('select %s b.* from trunkline.spark_staging_%s b', case when kind = 'batches' then u.ordinal || ' as task,' end, u.number), ' union all ')

@@ -13,7 +13,7 @@ declare
   forgotten_below bigint;
 begin
   if coalesce(app, '') = '' or batch is null or rows is null or target is null then
-    perform trunkline._raise('TL422', 'app, batch, rows and target are needed.');
+    raise exception using errcode = 'TL422', message = 'app, batch, rows and target are needed.';
   end if;
   insert into trunkline.spark_ledger (app, batch, rows, detail)
   values (spark_commit.app, spark_commit.batch, spark_commit.rows,
@@ -23,9 +23,8 @@ begin
     select l.* into noted from trunkline.spark_ledger l
      where l.app = spark_commit.app and l.batch = spark_commit.batch;
     if noted.detail ->> 'target' <> target then
-      perform trunkline._raise('TL409',
-        format('batch %s of "%s" was written to %s, now it is meant for %s.', batch, app, noted.detail ->> 'target', target),
-        'Give every sink an appId of its own.');
+      raise exception using errcode = 'TL409', message = format('batch %s of "%s" was written to %s, now it is meant for %s.', batch, app, noted.detail ->> 'target', target),
+        hint = 'Give every sink an appId of its own.';
     end if;
     if noted.rows = rows and coalesce(noted.detail ->> 'digest' = digest, true) then
       return false;
@@ -36,20 +35,16 @@ begin
     then
       return false;
     end if;
-    perform trunkline._raise('TL409',
-      format('batch %s of "%s" was written before with other rows: %s then, %s now. Nothing was written.',
+    raise exception using errcode = 'TL409', message = format('batch %s of "%s" was written before with other rows: %s then, %s now. Nothing was written.',
              batch, app, trunkline._counted(noted.rows, 'row'), rows),
-      'If the checkpoint was lost or replaced, use another appId and set startingOffsets to where the first query ended.'
-      || ' In foreachBatch, give every write of a batch an appId of its own.',
-      jsonb_build_object('rows', noted.rows, 'now', rows));
+      hint = 'If the checkpoint was lost or replaced, use another appId and set startingOffsets to where the first query ended.'
+      || ' In foreachBatch, give every write of a batch an appId of its own.', detail = jsonb_build_object('rows', noted.rows, 'now', rows)::text;
   end if;
   select min(l.batch) into forgotten_below from trunkline.spark_ledger l
    where l.app = spark_commit.app and l.batch > spark_commit.batch and l.detail ? 'floor';
   if forgotten_below is not null then
-    perform trunkline._raise('TL409',
-      format('batch %s of "%s" is older than the ledger remembers, which is %s.', batch, app, forgotten_below),
-      'Use another appId, or go back to the checkpoint that belongs to this one.',
-      jsonb_build_object('first', forgotten_below));
+    raise exception using errcode = 'TL409', message = format('batch %s of "%s" is older than the ledger remembers, which is %s.', batch, app, forgotten_below),
+      hint = 'Use another appId, or go back to the checkpoint that belongs to this one.', detail = jsonb_build_object('first', forgotten_below)::text;
   end if;
   return true;
 end $$;

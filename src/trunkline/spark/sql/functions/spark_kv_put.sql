@@ -23,8 +23,8 @@ begin
   end if;
   execute format('select r.key from (%s) r group by %s having count(*) > 1 limit 1', source, concat_ws(', ', 'r.key', listed)) into doubled;
   if doubled is not null then
-    perform trunkline._raise('TL422', format('two rows of one batch have the key "%s"%s.', left(doubled, 80), ' with the same ' || listed),
-      'Which is last? Name the columns that tell it with the option orderBy, or keep one row per key.');
+    raise exception using errcode = 'TL422', message = format('two rows of one batch have the key "%s"%s.', left(doubled, 80), ' with the same ' || listed),
+      hint = 'Which is last? Name the columns that tell it with the option orderBy, or keep one row per key.';
   elsif listed is not null then
     source := format('select distinct on (r.key) r.* from (%s) r order by r.key, %s', source,
       (select string_agg(format('r.%I desc nulls last', c), ', ') from unnest(order_by) c));
@@ -36,15 +36,15 @@ begin
        group by r.part order by r.part', case when as_text then 'to_jsonb(r.value)' else 'r.value::jsonb' end, source)
     loop
       if array_position(part.keys, null) is not null then
-        perform trunkline._raise('TL422', 'a key is a text, got NULL.', 'Leave rows without a key out: where key is not null.');
+        raise exception using errcode = 'TL422', message = 'a key is a text, got NULL.', hint = 'Leave rows without a key out: where key is not null.';
       end if;
       perform trunkline._kv_check(namespace, part.keys, part.payloads);
       written := written + (select count(*) from trunkline._kv_write(namespace, part.keys, part.payloads, expires_at));
     end loop;
   exception when invalid_text_representation or untranslatable_character then
     get stacked diagnostics refused = pg_exception_detail;
-    perform trunkline._raise('TL422', format('a value is not JSON: %s', refused),
-      'Make JSON of it, for example with to_json(), or keep texts as they are with the option valueFormat=text.');
+    raise exception using errcode = 'TL422', message = format('a value is not JSON: %s', refused),
+      hint = 'Make JSON of it, for example with to_json(), or keep texts as they are with the option valueFormat=text.';
   end;
   perform trunkline.spark_unstage(numbers);
   return written;

@@ -32,7 +32,8 @@ begin
       end loop;
     exception when invalid_text_representation or untranslatable_character then
       get stacked diagnostics refused = pg_exception_detail;
-      perform trunkline._raise('TL422', format('a payload or metadata is not JSON: %s', refused), 'Make JSON of it, for example with to_json().');
+      raise exception using errcode = 'TL422', message = format('a payload or metadata is not JSON: %s', refused),
+        hint = 'Make JSON of it, for example with to_json().';
     end;
   end loop;
   perform trunkline.spark_unstage(numbers);

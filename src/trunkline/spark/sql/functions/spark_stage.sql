@@ -9,8 +9,8 @@ declare
   strange boolean;
 begin
   if coalesce(cardinality(columns), 0) = 0 or cardinality(columns) <> cardinality(types) then
-    perform trunkline._raise('TL422', format('expected as many types as columns and at least one, got %s columns and %s types.',
-      coalesce(cardinality(columns), 0), coalesce(cardinality(types), 0)));
+    raise exception using errcode = 'TL422', message = format('expected as many types as columns and at least one, got %s columns and %s types.',
+      coalesce(cardinality(columns), 0), coalesce(cardinality(types), 0));
   end if;
   foreach type in array types loop
     begin
@@ -19,7 +19,7 @@ begin
       strange := true;
     end;
     if strange then
-      perform trunkline._raise('TL422', format('"%s" is not a type of pg_catalog.', type));
+      raise exception using errcode = 'TL422', message = format('"%s" is not a type of pg_catalog.', type);
     end if;
   end loop;
   select string_agg(format('%I %s', u.name, u.type::regtype), ', ' order by u.ordinal) into definition

@@ -19,7 +19,7 @@ begin
      group by r.part order by r.part', source)
   loop
     if array_position(part.keys, null) is not null then
-      perform trunkline._raise('TL422', 'a key is a text, got NULL.', 'Leave rows without a key out.');
+      raise exception using errcode = 'TL422', message = 'a key is a text, got NULL.', hint = 'Leave rows without a key out.';
     end if;
     touched := touched + trunkline.tube_touch(tube, relation, part.keys, null, op, shard);
   end loop;

@@ -6,8 +6,9 @@ declare
 begin
   select a.* into present from trunkline.tube_table a where a.attachment = _tube_attachment.attachment;
   if not found then
-    perform trunkline._raise('TL404', case when attachment = 0 then 'the keys are of no table: they were touched without one.'
-      else format('there is no attachment %s.', coalesce(attachment::text, 'NULL')) end, 'Name the table when keys are touched by hand.');
+    raise exception using errcode = 'TL404', message = case when attachment = 0 then 'the keys are of no table: they were touched without one.'
+      else format('there is no attachment %s.', coalesce(attachment::text, 'NULL')) end,
+      hint = 'Name the table when keys are touched by hand.';
   end if;
   return present;
 end $$;

@@ -23,7 +23,7 @@ begin
   if found then
     return;
   elsif coalesce(operation, '') not in ('INSERT', 'UPDATE', 'DELETE') then
-    perform trunkline._raise('TL422', format('a write is INSERT, UPDATE or DELETE, got "%s".', operation));
+    raise exception using errcode = 'TL422', message = format('a write is INSERT, UPDATE or DELETE, got "%s".', operation);
   end if;
   select a.tube_id, a.shard into attached from trunkline.tube_table a where a.attachment = _tube_capture.attachment;
   if found then

@@ -7,8 +7,9 @@ declare
 begin
   perform trunkline._hook_check_table(wanted.relation, 'Attach');
   if tube.condition is not null and (tube.role is null or to_regrole(quote_ident(tube.role)) is null or not trunkline._may_act(tube.role, owner)) then
-    perform trunkline._raise('TL403', format('the condition of tube "%s" was set by %s, who does not own table %s.', tube.tube,
-      coalesce(quote_ident(tube.role), 'an unknown role'), wanted.relation), 'Set the condition as the owner of the table with tube_ensure(), then attach it.');
+    raise exception using errcode = 'TL403', message = format('the condition of tube "%s" was set by %s, who does not own table %s.', tube.tube,
+      coalesce(quote_ident(tube.role), 'an unknown role'), wanted.relation),
+      hint = 'Set the condition as the owner of the table with tube_ensure(), then attach it.';
   end if;
   perform trunkline._hook_check_expression(wanted.relation, wanted.shard_expression, 'int');
   perform trunkline._hook_check_expression(wanted.relation, wanted.condition, 'boolean');

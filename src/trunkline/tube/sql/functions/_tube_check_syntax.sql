@@ -5,8 +5,8 @@ declare
   fault text := case when expression is not null then trunkline._expression_fault(expression) end;
 begin
   if fault is not null then
-    perform trunkline._raise('TL422', format('%s is not a condition: %s.', quote_literal(left(expression, 200)), fault),
-      'Write a boolean expression over the columns of the tables.');
+    raise exception using errcode = 'TL422', message = format('%s is not a condition: %s.', quote_literal(left(expression, 200)), fault),
+      hint = 'Write a boolean expression over the columns of the tables.';
   end if;
 end $$;
 select trunkline._access('_tube_check_syntax(text)', 'writer');

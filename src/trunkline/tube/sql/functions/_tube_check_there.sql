@@ -7,7 +7,7 @@ begin
   if greatest(from_position, 1) < first_one
      or exists (select from trunkline._tube_positions(tube, lane, priority, from_position, to_position) p
                  where not exists (select from trunkline.tube_entry e where e.xid = p.xid and e.seq = p.seq)) then
-    perform trunkline._raise('TL410', format('entries of tube "%s" from position %s on have left: they were acknowledged.', tube.tube, from_position),
-      'Read from the position after the acknowledged one.', jsonb_build_object('acknowledged', trunkline._tube_position(tube, lane, priority)));
+    raise exception using errcode = 'TL410', message = format('entries of tube "%s" from position %s on have left: they were acknowledged.', tube.tube, from_position),
+      hint = 'Read from the position after the acknowledged one.', detail = jsonb_build_object('acknowledged', trunkline._tube_position(tube, lane, priority))::text;
   end if;
 end $$;

@@ -6,7 +6,7 @@ declare
 begin
   select t.* into present from trunkline.tube t where t.tube_id = _tube_hold.tube_id for share;
   if not found then
-    perform trunkline._raise('TL404', 'the tube was dropped meanwhile.');
+    raise exception using errcode = 'TL404', message = 'the tube was dropped meanwhile.';
   end if;
   return present;
 end $$;

@@ -13,8 +13,9 @@ begin
     left join (pg_attribute a join pg_type t on t.oid = a.atttypid)
       on a.attrelid = relation and a.attname = c.name and a.attnum > 0 and not a.attisdropped and (not making or a.attnotnull and a.attgenerated <> 'v');
   if array_position(types, null) is not null then
-    perform trunkline._raise('TL422', format('table %s has no column %s%s.', relation, coalesce(quote_ident(key_columns[array_position(types, null)]), 'NULL'),
-      case when making then ' that is stored and not null' else '' end), 'Keys are made of columns that are declared NOT NULL; after a column was renamed attach the table again.');
+    raise exception using errcode = 'TL422', message = format('table %s has no column %s%s.', relation, coalesce(quote_ident(key_columns[array_position(types, null)]), 'NULL'),
+      case when making then ' that is stored and not null' else '' end),
+      hint = 'Keys are made of columns that are declared NOT NULL; after a column was renamed attach the table again.';
   end if;
   return types;
 end $$;

@@ -30,7 +30,7 @@ begin
   if reader is null then
     execute written using keys, shards;
   elsif reader <> current_user then
-    perform trunkline._raise('TL403', format('the rows of %s are read as %I, the documents are written as %I.', attached.relation_name, reader, current_user));
+    raise exception using errcode = 'TL403', message = format('the rows of %s are read as %I, the documents are written as %I.', attached.relation_name, reader, current_user);
   else
     perform trunkline._run_as(reader, format('with w as (%s returning 1) select null::text[], null::text[], null::int[], count(*) from w', written),
       keys, shards, keep => true);

@@ -21,6 +21,6 @@ begin
       from trunkline._run_as(reader, format('select array_agg(m.key), null::text[], null::int[], count(*) from (%s) m', moved), keys, shards) d;
   end if;
 exception when data_exception then
-  perform trunkline._raise('TL422', format('the rows of %s cannot be read by these keys: %s.', attached.relation_name, sqlerrm));
+  raise exception using errcode = 'TL422', message = format('the rows of %s cannot be read by these keys: %s.', attached.relation_name, sqlerrm);
 end $$;
 select trunkline._access('_tube_moved(int, text[], int[])', 'reader');

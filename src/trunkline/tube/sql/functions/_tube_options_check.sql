@@ -35,26 +35,27 @@ begin
       from jsonb_each(options) o left join known k on k.name = o.key
   loop
     if given.type is null then
-      perform trunkline._raise('TL422', format('downstream %s has no option "%s".', kind, left(given.name, 80)), format('Known: %s.', given.names));
+      raise exception using errcode = 'TL422', message = format('downstream %s has no option "%s".', kind, left(given.name, 80)),
+        hint = format('Known: %s.', given.names);
     elsif not given.fits or left(given.name, 7) = 'worker.' and given.value = 'null' then
-      perform trunkline._raise('TL422', format('option %s takes %s, got %s.', given.name,
+      raise exception using errcode = 'TL422', message = format('option %s takes %s, got %s.', given.name,
         case given.type when 'text' then 'a text' when 'boolean' then 'true or false' when 'count' then 'a whole number from 1' else 'a number from 0' end,
-        left(given.value::text, 80)));
+        left(given.value::text, 80));
     end if;
   end loop;
   select n.name into missing
     from (values ('topic', 'topic'), ('opensearch', 'url'), ('opensearch', 'index'), ('callable', 'target')) n (kind, name)
    where n.kind = _tube_options_check.kind and coalesce(options ->> n.name, '') = '' limit 1;
   if found then
-    perform trunkline._raise('TL422', format('downstream %s needs the option "%s".', kind, missing));
+    raise exception using errcode = 'TL422', message = format('downstream %s needs the option "%s".', kind, missing);
   elsif position('%(keys)s' in coalesce(options ->> 'enrich', '%(keys)s')) = 0 then
-    perform trunkline._raise('TL422', 'an enrichment query needs the parameter %(keys)s, an array of texts.');
+    raise exception using errcode = 'TL422', message = 'an enrichment query needs the parameter %(keys)s, an array of texts.';
   elsif (options -> 'worker.backfill_share') > '1' then
-    perform trunkline._raise('TL422', format('option worker.backfill_share takes a number from 0 to 1, got %s.', options ->> 'worker.backfill_share'));
+    raise exception using errcode = 'TL422', message = format('option worker.backfill_share takes a number from 0 to 1, got %s.', options ->> 'worker.backfill_share');
   elsif coalesce(options ->> 'mode', 'value') not in ('value', 'invalidate') then
-    perform trunkline._raise('TL422', format('option mode is "value" or "invalidate", got "%s".', left(options ->> 'mode', 80)));
+    raise exception using errcode = 'TL422', message = format('option mode is "value" or "invalidate", got "%s".', left(options ->> 'mode', 80));
   elsif coalesce(options ->> 'routing', 'shard') <> 'shard' then
-    perform trunkline._raise('TL422', format('option routing is "shard" or left out, got "%s".', left(options ->> 'routing', 80)));
+    raise exception using errcode = 'TL422', message = format('option routing is "shard" or left out, got "%s".', left(options ->> 'routing', 80));
   end if;
 end $$;
 select trunkline._access('_tube_options_check(text, jsonb)', 'writer');

@@ -8,7 +8,7 @@ declare
   lowest int := least(shard, (select min(s.shard) from unnest(shards) s (shard)));
 begin
   if lowest < 0 then
-    perform trunkline._raise('TL422', format('a shard is a number from 0, got %s.', lowest));
+    raise exception using errcode = 'TL422', message = format('a shard is a number from 0, got %s.', lowest);
   end if;
   insert into trunkline.tube_entry (slot, xid_space, xid, seq, tube_id, attachment, shard, priority, op, keys, payload, at)
   select (select r.current from trunkline.ring r where r.ring = 'tube_entry'), space, pg_current_xact_id(), nextval('trunkline.tube_seq'),

@@ -6,8 +6,8 @@ declare
 begin
   select t.* into present from trunkline.tube t where t.tube = _tube_row.tube;
   if not found then
-    perform trunkline._raise('TL404', format('there is no tube %s.', coalesce('"' || left(tube, 200) || '"', 'NULL')),
-      'Make it with tube_ensure(), or list what there is with tube_list().', jsonb_build_object('tube', tube));
+    raise exception using errcode = 'TL404', message = format('there is no tube %s.', coalesce('"' || left(tube, 200) || '"', 'NULL')),
+      hint = 'Make it with tube_ensure(), or list what there is with tube_list().', detail = jsonb_build_object('tube', tube)::text;
   end if;
   return present;
 end $$;

@@ -9,7 +9,7 @@ begin
   select c.oid::regclass as relation, c.relowner::regrole as owner into hook
     from unnest(leaving) l join pg_class c on c.oid = l.relation where not pg_has_role(c.relowner, 'usage') limit 1;
   if found then
-    perform trunkline._raise('TL403', format('table %s belongs to %s: only its owner may detach it.', hook.relation, hook.owner));
+    raise exception using errcode = 'TL403', message = format('table %s belongs to %s: only its owner may detach it.', hook.relation, hook.owner);
   end if;
   perform trunkline._hook_lock(array(
     select distinct g.tgrelid::regclass from unnest(leaving) l join pg_trigger g on g.tgname like format(E'trunkline\\_tube\\_%s\\_%%', l.attachment)

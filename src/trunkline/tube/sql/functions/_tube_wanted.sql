@@ -9,12 +9,12 @@ begin
   select c.relkind, c.relowner, c.relname, n.nspname, c.relpersistence into class
     from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = relation;
   if not found or class.relkind not in ('r', 'p') or class.relpersistence = 't' or class.nspname in ('trunkline', 'pg_catalog') then
-    perform trunkline._raise('TL422', format('%s is not a table that can be attached.', coalesce(relation::text, 'NULL')),
-      'Attach a table that is neither temporary nor of the system.');
+    raise exception using errcode = 'TL422', message = format('%s is not a table that can be attached.', coalesce(relation::text, 'NULL')),
+      hint = 'Attach a table that is neither temporary nor of the system.';
   elsif not pg_has_role(class.relowner, 'usage') then
-    perform trunkline._raise('TL403', format('table %s belongs to %s: only its owner may attach it.', relation, class.relowner::regrole));
+    raise exception using errcode = 'TL403', message = format('table %s belongs to %s: only its owner may attach it.', relation, class.relowner::regrole);
   elsif on_error is null or on_error not in ('fail', 'gap') then
-    perform trunkline._raise('TL422', format('on_error is "fail" or "gap", got %s.', coalesce('"' || left(on_error, 80) || '"', 'NULL')));
+    raise exception using errcode = 'TL422', message = format('on_error is "fail" or "gap", got %s.', coalesce('"' || left(on_error, 80) || '"', 'NULL'));
   end if;
   wanted.tube_id := tube.tube_id;
   wanted.relation := relation;
@@ -28,7 +28,8 @@ begin
       join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
      where i.indrelid = relation and i.indisprimary and k.place <= i.indnkeyatts));
   if coalesce(cardinality(wanted.key_columns), 0) = 0 then
-    perform trunkline._raise('TL422', format('table %s has no primary key.', relation), 'Name the columns that identify a row in key_columns.');
+    raise exception using errcode = 'TL422', message = format('table %s has no primary key.', relation),
+      hint = 'Name the columns that identify a row in key_columns.';
   end if;
   wanted.key_types := trunkline._tube_key_types(relation, wanted.key_columns, making => true);
   if shard is null then
@@ -36,7 +37,7 @@ begin
   elsif shard ~ E'^\\s*[0-9]{1,9}\\s*$' then
     wanted.shard := shard::int;
   elsif shard ~ E'^\\s*-?[0-9]+\\s*$' then
-    perform trunkline._raise('TL422', format('a shard is a number from 0 to 999999999, got %s.', shard));
+    raise exception using errcode = 'TL422', message = format('a shard is a number from 0 to 999999999, got %s.', shard);
   else
     wanted.shard_expression := shard;
   end if;

@@ -7,7 +7,7 @@ declare
   leaving trunkline.tube_table[];
 begin
   if relation is null then
-    perform trunkline._raise('TL422', 'name the table to detach.');
+    raise exception using errcode = 'TL422', message = 'name the table to detach.';
   elsif tube is not null then
     perform trunkline._tube_row(tube);
   end if;

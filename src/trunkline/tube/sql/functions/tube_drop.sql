@@ -10,8 +10,8 @@ begin
   if force is not true then
     waiting := trunkline._tube_undelivered(present);
     if waiting > 0 then
-      perform trunkline._raise('TL409', format('tube "%s" has %s not delivered.', tube, trunkline._counted(waiting, 'entry that is', 'entries that are')),
-        'Let a worker finish, or drop it with force => true.', jsonb_build_object('entries', waiting));
+      raise exception using errcode = 'TL409', message = format('tube "%s" has %s not delivered.', tube, trunkline._counted(waiting, 'entry that is', 'entries that are')),
+        hint = 'Let a worker finish, or drop it with force => true.', detail = jsonb_build_object('entries', waiting)::text;
     end if;
   end if;
   perform trunkline._tube_delete(present);

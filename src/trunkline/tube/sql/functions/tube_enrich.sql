@@ -19,7 +19,7 @@ begin
     return query select e.key, e.document::jsonb from trunkline.tube_enrich_text(attachment, keys, shards) e;
   end if;
 exception when data_exception then
-  perform trunkline._raise('TL422', format('the rows of %s cannot be read by these keys: %s.', attached.relation_name, sqlerrm));
+  raise exception using errcode = 'TL422', message = format('the rows of %s cannot be read by these keys: %s.', attached.relation_name, sqlerrm);
 end $$;
 comment on function trunkline.tube_enrich(int, text[], int[]) is 'The rows behind keys of an attached table as JSON; NULL for what is gone.';
 select trunkline._access('tube_enrich(int, text[], int[])', 'reader');

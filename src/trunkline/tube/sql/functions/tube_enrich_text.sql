@@ -18,7 +18,7 @@ begin
            unnest(d.texts, d.others) u (key, document);
   end if;
 exception when data_exception then
-  perform trunkline._raise('TL422', format('the rows of %s cannot be read by these keys: %s.', attached.relation_name, sqlerrm));
+  raise exception using errcode = 'TL422', message = format('the rows of %s cannot be read by these keys: %s.', attached.relation_name, sqlerrm);
 end $$;
 comment on function trunkline.tube_enrich_text(int, text[], int[]) is 'The rows behind keys of an attached table as JSON text.';
 select trunkline._access('tube_enrich_text(int, text[], int[])', 'reader');

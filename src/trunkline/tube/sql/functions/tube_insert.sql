@@ -12,9 +12,9 @@ declare
   tube text;
 begin
   if chunk is null or chunk < 1 or chunk > 100000 then
-    perform trunkline._raise('TL422', format('chunk must be between 1 and 100000, got %s.', coalesce(chunk::text, 'NULL')));
+    raise exception using errcode = 'TL422', message = format('chunk must be between 1 and 100000, got %s.', coalesce(chunk::text, 'NULL'));
   elsif coalesce(cardinality(tubes), 0) = 0 then
-    perform trunkline._raise('TL422', 'name at least one tube.');
+    raise exception using errcode = 'TL422', message = 'name at least one tube.';
   end if;
   foreach tube in array tubes loop
     perform trunkline._tube_row(tube);
@@ -34,7 +34,8 @@ begin
       end if;
     end loop;
   exception when syntax_error_or_access_rule_violation or data_exception then
-    perform trunkline._raise('TL422', format('the query cannot be run: %s.', sqlerrm), 'Write a select whose first column is the key.');
+    raise exception using errcode = 'TL422', message = format('the query cannot be run: %s.', sqlerrm),
+      hint = 'Write a select whose first column is the key.';
   end;
   raise notice '%', jsonb_build_object('keys', total, 'seconds', extract(epoch from clock_timestamp() - began), 'finished', true);
   return total;
