@@ -316,6 +316,44 @@ def test_a_read_finds_what_lies_behind_a_thousand_deliveries_of_others(session: 
     assert [one.payload for one in read(session, handler="rare")] == ["gold"]
 
 
+SLOW_FETCH = """
+do $do$
+declare
+  source text := (select pg_get_functiondef(oid) from pg_proc
+                   where oid = to_regproc('trunkline._broker_fetch'));
+begin
+  execute replace(source, '_broker_fetch(', '_broker_fetch_now(');
+  execute regexp_replace(replace(source, ' STABLE', ' VOLATILE'), 'AS [$](.*)[$].*$', $as$AS $body$
+    begin
+      return query
+        select * from trunkline._broker_fetch_now(present, reader, lanes, after, max_events);
+      perform pg_advisory_xact_lock_shared(4711);
+    end $body$ $as$);
+end $do$
+"""
+"""Let every fetch wait for a lock after it has looked."""
+
+
+def test_a_read_passes_over_nothing_that_is_matched_while_it_looks(
+    two_sessions: TwoSessions,
+) -> None:
+    """The statements of a read see different moments: what came in between is not read yet."""
+    reader, holder, publisher = two_sessions.a, two_sessions.b, two_sessions.watcher
+    call(publisher, "broker_group", group_name="billing", lanes=1)
+    subscribe(publisher)
+    assert read(publisher) == []
+    publisher.execute(SLOW_FETCH)
+    holder.execute("select pg_advisory_lock(4711)")
+    query = "select payload from trunkline.broker_read('billing', max_events => 1)"
+    reading = two_sessions.later(reader, query)
+    two_sessions.blocked_by(holder, reader)
+    for number in range(3):
+        publish(publisher, "t", number)
+    match(publisher)
+    holder.execute("select pg_advisory_unlock(4711)")
+    assert reading.result(10).fetchall() == [(0,)]
+
+
 def test_a_read_is_told_of_events_that_have_left_before_their_deliveries(
     session: Session,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
@@ -311,3 +312,31 @@ def test_rights_are_those_of_our_functions(role: Role, session: Session) -> None
             writer.execute(statement)
     poll(session)
     assert payloads(read_next(writer)) == [1], name_of(writer)
+
+
+def test_readers_in_turn_handle_every_event_once_and_in_order(
+    session: Session, connect: Connect
+) -> None:
+    """The effect and the cursor are one transaction, as an outbox reader would do it."""
+    subscribed(session)
+    session.execute("create table public.done (n int, id int generated always as identity)")
+    readers = [connect() for _ in range(3)]
+
+    def take_turns(reader: Session) -> None:
+        while ask(session_of[reader], "select count(*) from public.done") < 100:
+            with reader.transaction():
+                items = read_next(reader, chunk_size=7)
+                for number in payloads(items):
+                    reader.execute("insert into public.done (n) values (%s)", [number])
+                if items:
+                    set_cursor(reader, items[-1].next_cursor)
+
+    session_of = {reader: connect() for reader in readers}
+    with ThreadPoolExecutor(3) as threads:
+        working = [threads.submit(take_turns, reader) for reader in readers]
+        for start in range(0, 100, 10):
+            publish(session, *range(start, start + 10))
+            poll(session)
+        for work in working:
+            work.result(60)
+    assert column(session, "select n from public.done order by id") == list(range(100))

@@ -46,11 +46,12 @@ begin
                 from trunkline._broker_fetch(present, reader, chosen, reached, max_events) r) f
        where not f.beyond order by f.lane, f.up_to limit greatest(max_events, 1);
     exit when found;
-    -- nothing was for the handler as far as was looked: look further, unless that has left
+    -- nothing was for the handler as far as was looked: look further, unless that has left.  This statement sees more than the
+    -- one above: events that came in between are read in the next round, not passed over
     select array_agg(coalesce(m.number, r.number) order by r.place) as reached, min(array[m.left_one, r.lane]) filter (where m.left_one is not null) as gone,
-           bool_or(m.number > r.number) as moved into further
+           bool_or(m.number > r.number or m.came) as moved into further
       from unnest(chosen, reached) with ordinality r (lane, number, place)
-      left join (select f.lane, max(f.up_to) as number, max(f.up_to) filter (where f.event_position is not null and not f.beyond) as left_one
+      left join (select f.lane, max(f.up_to) filter (where not f.beyond) as number, bool_or(f.beyond) as came, max(f.up_to) filter (where f.event_position is not null and not f.beyond) as left_one
                    from (select e.*, bool_or(e.event_id is not null) over (partition by e.lane order by e.up_to) as beyond
                            from trunkline._broker_fetch(present, reader, chosen, reached, max_events) e) f
                   group by 1) m using (lane);
