@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import jwt
+from tests.gateway.conformance import conformance_of
 
 from trunkline import connect
 from trunkline.gateway.app import make_app
@@ -85,7 +86,9 @@ class Web:
     ) -> httpx.Response:
         """The answer itself."""
         given = {**bearer(role), **(headers or {})}
-        return await self.client.request(method, path, headers=given, **more)
+        answer = await self.client.request(method, path, headers=given, **more)
+        conformance_of(self.gateway).check(answer)
+        return answer
 
     @asynccontextmanager
     async def follow(

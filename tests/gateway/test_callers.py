@@ -68,8 +68,13 @@ async def test_each_role_may_do_what_postgres_grants_it(web: Web, fresh: str) ->
     await web.refused("POST", path, 403, role=READER, json=message)
     await web.ask("POST", path, role=WRITER, json=message, status=201)
     await web.ask("GET", f"{path}/messages", role=READER)
-    await web.refused("DELETE", path, 403, role=WRITER)
-    await web.ask("DELETE", path, role=ADMIN, status=204)
+    await web.refused("DELETE", path, 403, role=READER)
+    await web.ask("PUT", f"{path}x", role=ADMIN)
+    problem = await web.refused("DELETE", f"{path}x", 403, role=WRITER)
+    assert (problem["role"], problem["privilege"]) == (WRITER, "manage")
+    assert "grant_on" in problem["hint"]
+    for mine in (path, f"{path}x"):
+        await web.ask("DELETE", mine, role=ADMIN, status=204)
 
 
 async def test_a_hint_of_the_database_goes_before_the_general_one(web: Web) -> None:
@@ -95,7 +100,7 @@ async def test_a_right_that_is_taken_away_is_gone_at_once(
         await web.ask("POST", f"/v1/log/{fresh}", role=fresh, json=body, status=201)
         session.execute(f"revoke trunkline_writer from {fresh}")
         await web.refused("POST", f"/v1/log/{fresh}", 403, role=fresh, json=body)
-        session.execute(f"drop role {fresh}")
+        session.execute(f"drop owned by {fresh}; drop role {fresh}")
     problem = await web.refused("POST", f"/v1/log/{fresh}", 403, role=fresh, json=body)
     assert f'may not act as "{fresh}".' in problem["detail"]
 

@@ -10,6 +10,8 @@ import pytest
 from tests.fixtures.asking import ask
 from tests.gateway.nodes import token
 
+from trunkline.live import stream
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -21,16 +23,16 @@ async def test_whoever_leaves_just_after_his_subscription_was_committed_leaves_n
     node: Node, roles: Roles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     committed, go_on = asyncio.Event(), asyncio.Event()
-    transaction = node.platform.db.transaction
+    acting_as = stream.acting_as
 
     @asynccontextmanager
-    async def slow() -> AsyncIterator[Any]:
-        async with transaction() as connection:
-            yield connection
+    async def slow(*given: Any) -> AsyncIterator[None]:
+        async with acting_as(*given):
+            yield
         committed.set()
         await go_on.wait()
 
-    monkeypatch.setattr(node.platform.db, "transaction", slow)
+    monkeypatch.setattr(stream, "acting_as", slow)
     identity = node.gateway.authenticator.identify(token(roles.member))
     opening = asyncio.create_task(node.gateway.open(identity, "books").__aenter__())
     await asyncio.wait_for(committed.wait(), 10)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI, Request
 from starlette.middleware.cors import CORSMiddleware
 
 from trunkline.core.errors import TrunklineError, Unavailable
-from trunkline.gateway import graphql, live, metrics, problems, rest
+from trunkline.gateway import graphql, live, metrics, openapi, problems, reference, rest
 from trunkline.gateway.connections import Concurrency
+from trunkline.gateway.openapi import answer
 from trunkline.gateway.reception import Bodies, Heads, Neighbours
 from trunkline.version import __version__
 
@@ -28,6 +30,8 @@ def make_app(gateway: Gateway) -> FastAPI:
         title="Trunkline",
         version=__version__,
         description="Events, topics, tubes, keys and live tables of one Postgres.",
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.gateway = gateway
     rest.add_to(app, gateway)
@@ -51,12 +55,13 @@ def make_app(gateway: Gateway) -> FastAPI:
         app.add_middleware(Neighbours, gateway=gateway)
     app.add_middleware(Concurrency, connections=gateway.connections)
     problems.add_to(app)
-    for part in (router, metrics.router, live.router, graphql.router):
+    app.openapi = partial(openapi.document, app, gateway)  # type: ignore[method-assign]
+    for part in (router, metrics.router, live.router, graphql.router, reference.router):
         app.include_router(part)
     return app
 
 
-@router.get("/healthz", summary="Whether it can serve")
+@router.get("/healthz", summary="Whether it can serve", responses=answer({"status": str}))
 async def healthz(request: Request) -> dict[str, str]:
     """200 while the database answers."""
     gateway: Gateway = request.app.state.gateway

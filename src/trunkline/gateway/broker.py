@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
-from trunkline.broker import calls
+from trunkline.broker import calls, models
 from trunkline.broker.cloudevents import SINGLE, as_text
 from trunkline.broker.handlers import condition_text
 from trunkline.broker.stream import EventStream
@@ -17,6 +17,7 @@ from trunkline.core.unread import JsonText
 from trunkline.gateway import sse
 from trunkline.gateway.callers import Me  # noqa: TC001 - read by FastAPI
 from trunkline.gateway.gateway import HEARTBEAT
+from trunkline.gateway.openapi import answer, streamed
 from trunkline.gateway.publishing import EXPECTED, new_events
 from trunkline.gateway.reading import read_json
 from trunkline.gateway.rendering import Answer, row, rows
@@ -29,7 +30,13 @@ if TYPE_CHECKING:
 router = APIRouter(prefix="/v1/broker", tags=["broker"])
 
 
-@router.post("/events", summary="Publish events", status_code=201, openapi_extra=EXPECTED)
+@router.post(
+    "/events",
+    summary="Publish events",
+    status_code=201,
+    openapi_extra=EXPECTED,
+    responses=answer({"event_ids": [str]}, 201),
+)
 async def publish(me: Me, request: Request) -> Response:
     """One or many, all or none, in order; answers their ids.
 
@@ -40,7 +47,11 @@ async def publish(me: Me, request: Request) -> Response:
     return Answer({"event_ids": [str(number) for number in ids]}, 201)
 
 
-@router.get("/events", summary="Read events by position")
+@router.get(
+    "/events",
+    summary="Read events by position",
+    responses=answer({"events": [models.Event], "next": str}),
+)
 async def read(
     me: Me,
     from_: Annotated[int, Query(alias="from", ge=1, description="The first position.")] = 1,
@@ -54,7 +65,11 @@ async def read(
     return Answer({"events": rows(found), "next": str(after)})
 
 
-@router.get("/events/{event_id}/why", summary="What became of an event")
+@router.get(
+    "/events/{event_id}/why",
+    summary="What became of an event",
+    responses=answer({"hops": [models.Hop]}),
+)
 async def why(
     me: Me, event_id: Annotated[str, Path(description="A number, or what event_id_text() makes.")]
 ) -> Response:
@@ -62,14 +77,18 @@ async def why(
     return Answer({"hops": rows(await me.run(calls.why(event_id)))})
 
 
-@router.get("/ends", summary="Where reading may begin, and where it ends")
+@router.get(
+    "/ends",
+    summary="Where reading may begin, and where it ends",
+    responses=answer({"first": str, "last": str}),
+)
 async def ends(me: Me) -> Response:
     """Positions of events."""
     found = await me.run(calls.ends())
     return Answer({"first": str(found.first_one), "last": str(found.last_one)})
 
 
-@router.get("/stream", summary="Follow events")
+@router.get("/stream", summary="Follow events", responses=streamed())
 async def stream(
     me: Me,
     request: Request,

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
-from trunkline.broker import calls, handler_calls
+from trunkline.broker import calls, delivered, handler_calls, models
 from trunkline.core.errors import Invalid
 from trunkline.gateway.bodies import Body, Number, start
 from trunkline.gateway.callers import Me  # noqa: TC001 - read by FastAPI
+from trunkline.gateway.openapi import answer
 from trunkline.gateway.rendering import Answer, page, row, rows
 
 router = APIRouter(prefix="/v1/broker", tags=["broker"])
@@ -44,13 +45,13 @@ class Letters(Body):
     handler: str
 
 
-@router.get("/groups", summary="The groups")
+@router.get("/groups", summary="The groups", responses=answer([models.Group]))
 async def groups(me: Me) -> Response:
     """Lanes, subscriptions, handlers, and what waits in them."""
     return Answer(rows(await me.run(calls.groups())))
 
 
-@router.put("/groups/{group}", summary="Make a group")
+@router.put("/groups/{group}", summary="Make a group", responses=answer(models.Group))
 async def put_group(me: Me, group: Group, settings: GroupSettings | None = None) -> Response:
     """Or choose its lanes."""
     await me.run(calls.group(group, lanes=None if settings is None else settings.lanes))
@@ -72,13 +73,17 @@ async def delete_handler(me: Me, group: Group, handler: str) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/lag", summary="How far handlers are behind")
+@router.get("/lag", summary="How far handlers are behind", responses=answer([models.HandlerLag]))
 async def lag(me: Me, group: SomeGroup = None) -> Response:
     """Lane by lane: what waits, since when, what failed, who works on it."""
     return Answer(rows(await me.run(calls.lag(group))))
 
 
-@router.get("/groups/{group}/events", summary="Look at what waits")
+@router.get(
+    "/groups/{group}/events",
+    summary="Look at what waits",
+    responses=answer({"events": [models.Waiting]}),
+)
 async def peek(
     me: Me,
     group: Group,
@@ -94,7 +99,11 @@ async def peek(
     return Answer({"events": rows(await me.run(replace(call, json_text=True)))})
 
 
-@router.post("/groups/{group}/seek", summary="Move a handler")
+@router.post(
+    "/groups/{group}/seek",
+    summary="Move a handler",
+    responses=answer([{"lane": int, "up_to": str}]),
+)
 async def seek(me: Me, group: Group, where: Seek) -> Response:
     """Workers that run go on from there; answers the delivery it stands behind, by lane."""
     if (where.to is None) == (where.position is None):
@@ -119,7 +128,11 @@ def _place(text: str) -> dict[str, Any]:
     return {"at_time": found}
 
 
-@router.get("/dead", summary="Dead letters")
+@router.get(
+    "/dead",
+    summary="Dead letters",
+    responses=answer({"letters": [delivered.DeadLetter], "next": str | None}),
+)
 async def dead(
     me: Me,
     group: SomeGroup = None,
@@ -133,32 +146,42 @@ async def dead(
     return Answer({"letters": letters, "next": more})
 
 
-@router.get("/dead/{letter}", summary="A dead letter")
+@router.get(
+    "/dead/{letter:int}", summary="A dead letter", responses=answer(delivered.DeadLetterDetails)
+)
 async def show_dead(me: Me, letter: Letter) -> Response:
     """The event, and the error of every attempt."""
     return Answer(row(await me.run(handler_calls.dead_show(letter))))
 
 
-@router.post("/dead/{letter}/retry", summary="Try a dead letter once more")
+@router.post(
+    "/dead/{letter:int}/retry",
+    summary="Try a dead letter once more",
+    responses=answer({"letters": int}),
+)
 async def retry_one(me: Me, letter: Letter) -> Response:
     """Answers how many are tried."""
     return Answer({"letters": await me.run(handler_calls.dead_retry(letter))})
 
 
-@router.delete("/dead/{letter}", summary="Give a dead letter up")
+@router.delete(
+    "/dead/{letter:int}", summary="Give a dead letter up", responses=answer({"letters": int})
+)
 async def discard_one(me: Me, letter: Letter) -> Response:
     """What waited behind it goes on; answers how many are given up."""
     return Answer({"letters": await me.run(handler_calls.dead_discard(letter))})
 
 
-@router.post("/dead/retry", summary="Try dead letters once more")
+@router.post(
+    "/dead/retry", summary="Try dead letters once more", responses=answer({"letters": int})
+)
 async def retry_all(me: Me, which: Letters) -> Response:
     """All of a handler; answers how many."""
     call = handler_calls.dead_retry(group_name=which.group, handler=which.handler)
     return Answer({"letters": await me.run(call)})
 
 
-@router.post("/dead/discard", summary="Give dead letters up")
+@router.post("/dead/discard", summary="Give dead letters up", responses=answer({"letters": int}))
 async def discard_all(me: Me, which: Letters) -> Response:
     """All of a handler; answers how many."""
     call = handler_calls.dead_discard(group_name=which.group, handler=which.handler)

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID, uuid4
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from trunkline.broker import calls, handler_calls
+from trunkline.broker import calls, handler_calls, models
+from trunkline.broker.delivered import HandlerLane
 from trunkline.core import lease
 from trunkline.core.errors import Conflict
 from trunkline.gateway.bodies import Body, Duration, Number
 from trunkline.gateway.broker_groups import Group  # noqa: TC001 - read by FastAPI
 from trunkline.gateway.callers import Caller, Me  # noqa: TC001 - read by FastAPI
+from trunkline.gateway.openapi import answer, without
 from trunkline.gateway.rendering import Answer, rows
 from trunkline.gateway.waiting import Wait, found_within
 
@@ -110,7 +112,18 @@ class Retried(Place):
     retry_after: _RetryAfter = None
 
 
-@router.post("/{group}/join", summary="Take part in the work of a handler")
+_JOINED = {
+    "process": UUID,
+    "expires": datetime,
+    "lanes": [without(HandlerLane, "lanes", "suspect")],
+}
+_RETRY = {**without(models.Waiting, "blocked"), "errors": list[dict[str, Any]]}
+_RETRIES = {"batches": [{"batch": str, "attempts": int, "events": [_RETRY]}]}
+
+
+@router.post(
+    "/{group}/join", summary="Take part in the work of a handler", responses=answer(_JOINED)
+)
 async def join(me: Me, group: Group, who: Join | None = None) -> Response:
     """The lanes that are yours by now, each with its epoch; nobody else has them until the process
     expires. Join again well before that, with the same process; give surplus lanes back.
@@ -132,7 +145,9 @@ async def leave(me: Me, group: Group, who: Leave) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/{group}/read", summary="Read what waits")
+@router.post(
+    "/{group}/read", summary="Read what waits", responses=answer({"events": [models.Waiting]})
+)
 async def read(me: Me, group: Group, request: Request, what: Read | None = None) -> Response:
     """As looking; the first time also registers the handler, so that nothing leaves before it
     was read. Say what became of them with commit, fail or park: until then the same events come
@@ -161,7 +176,7 @@ async def commit(me: Me, group: Group, what: Commit) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/{group}/fail", summary="Say what failed")
+@router.post("/{group}/fail", summary="Say what failed", responses=answer({"batch": str | None}))
 async def fail(me: Me, group: Group, what: Fail) -> Response:
     """Sets events aside with the error, for another try or as dead letters, and commits the lane up
     to the last of them: what comes before is done. Answers the batch that is tried again.
@@ -175,7 +190,9 @@ async def fail(me: Me, group: Group, what: Fail) -> Response:
     return Answer({"batch": None if batch is None else str(batch)})
 
 
-@router.post("/{group}/park", summary="Let events wait for older ones")
+@router.post(
+    "/{group}/park", summary="Let events wait for older ones", responses=answer({"parked": int})
+)
 async def park(me: Me, group: Group, what: Park) -> Response:
     """Sets events aside that are `blocked`, until older ones of their keys are settled, and commits
     the lane up to the last of them: what comes before is done. Answers how many.
@@ -186,7 +203,9 @@ async def park(me: Me, group: Group, what: Park) -> Response:
     return Answer({"parked": parked})
 
 
-@router.post("/{group}/retries", summary="Read what is to be tried again")
+@router.post(
+    "/{group}/retries", summary="Read what is to be tried again", responses=answer(_RETRIES)
+)
 async def retries(me: Me, group: Group, what: Retries) -> Response:
     """Batches of a lane that are due, the longest due first; nothing is taken. Say what became of
     each with retried.

@@ -7,10 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
+from trunkline.broker import models
 from trunkline.broker import subscription_calls as calls
 from trunkline.core.errors import NotFound
 from trunkline.gateway.bodies import Body, Condition, Duration, Number, Params, Time
 from trunkline.gateway.callers import Me  # noqa: TC001 - read by FastAPI
+from trunkline.gateway.openapi import answer
 from trunkline.gateway.rendering import Answer, page, row
 
 router = APIRouter(prefix="/v1/broker", tags=["broker"])
@@ -52,7 +54,11 @@ class Resumption(Body):
     from_position: Number | None = None
 
 
-@router.get("/subscriptions", summary="Subscriptions")
+@router.get(
+    "/subscriptions",
+    summary="Subscriptions",
+    responses=answer({"subscriptions": [models.Subscription], "next": str | None}),
+)
 async def subscriptions(
     me: Me,
     group: Annotated[str | None, Query(description="None: of all groups.")] = None,
@@ -65,7 +71,12 @@ async def subscriptions(
     return Answer({"subscriptions": shown, "next": more})
 
 
-@router.post("/subscriptions", summary="Subscribe a group", status_code=201)
+@router.post(
+    "/subscriptions",
+    summary="Subscribe a group",
+    status_code=201,
+    responses=answer({"subscription": str}, 201),
+)
 async def subscribe(me: Me, what: NewSubscription) -> Response:
     """The same group, condition and params are the same subscription; answers its number."""
     given = what.model_dump()
@@ -73,7 +84,7 @@ async def subscribe(me: Me, what: NewSubscription) -> Response:
     return Answer({"subscription": str(number)}, 201)
 
 
-@router.delete("/subscriptions/{subscription}", summary="End a subscription", status_code=204)
+@router.delete("/subscriptions/{subscription:int}", summary="End a subscription", status_code=204)
 async def unsubscribe(me: Me, subscription: Subscription) -> Response:
     """What was found for it is still delivered."""
     if not await me.run(calls.unsubscribe(subscription)):
@@ -81,7 +92,11 @@ async def unsubscribe(me: Me, subscription: Subscription) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/subscriptions/{subscription}/resume", summary="End a quarantine")
+@router.post(
+    "/subscriptions/{subscription:int}/resume",
+    summary="End a quarantine",
+    responses=answer({"from_position": str}),
+)
 async def resume(me: Me, subscription: Subscription, how: Resumption | None = None) -> Response:
     """Answers the position from which on it is matched."""
     given = (how or Resumption()).model_dump()
@@ -89,7 +104,7 @@ async def resume(me: Me, subscription: Subscription, how: Resumption | None = No
     return Answer({"from_position": str(position)})
 
 
-@router.post("/explain", summary="What a condition would do")
+@router.post("/explain", summary="What a condition would do", responses=answer(models.Explained))
 async def explain(me: Me, what: Question) -> Response:
     """Index or scan, matches among the last events, time, error."""
     call = calls.explain(what.condition, what.params, max_events=what.max_events)

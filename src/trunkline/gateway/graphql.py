@@ -15,6 +15,7 @@ from trunkline.core.errors import BadRequest, TooLarge
 from trunkline.gateway import operations, sse
 from trunkline.gateway.auth import token_of
 from trunkline.gateway.gateway import HEARTBEAT
+from trunkline.gateway.openapi import Maybe, content
 from trunkline.gateway.operations import Operation, Refused
 from trunkline.gateway.problems import Full, UnsupportedBody
 from trunkline.gateway.reading import read_json
@@ -31,12 +32,34 @@ if TYPE_CHECKING:
 LARGEST = 1 << 20  # bytes of a request
 
 _RESPONSE = "application/graphql-response+json"
+_RESULT = {"data": Maybe(dict[str, Any] | None), "errors": Maybe(list[dict[str, Any]])}
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "OK",
+        **content({"application/json": _RESULT, _RESPONSE: _RESULT, sse.MEDIA_TYPE: str}),
+    },
+    400: {"description": "Bad Request", **content({_RESPONSE: _RESULT})},
+}
+_OPERATION = {
+    "query": str,
+    "variables": Maybe(dict[str, Any] | None),
+    "operationName": Maybe(str | None),
+}
+_BODY = {"requestBody": {"required": True, **content({"application/json": _OPERATION})}}
+_PARAMETERS = {
+    "parameters": [
+        {"name": name, "in": "query", "required": name == "query", "schema": {"type": "string"}}
+        for name in _OPERATION
+    ]
+}
 _UNKEPT = {"Cache-Control": "no-store"}
 
 router = APIRouter(tags=["graphql"])
 
 
-@router.post("/graphql", summary="Run an operation of GraphQL")
+@router.post(
+    "/graphql", summary="Run an operation of GraphQL", responses=_ANSWERS, openapi_extra=_BODY
+)
 async def post(request: Request) -> Response:
     """A JSON object with `query`, `variables` and `operationName`.
 
@@ -53,7 +76,12 @@ async def post(request: Request) -> Response:
     return await _answer(request, asking, Operation.parse(_read(text)))
 
 
-@router.get("/graphql", summary="Run an operation of GraphQL that is in the URL")
+@router.get(
+    "/graphql",
+    summary="Run an operation of GraphQL that is in the URL",
+    responses=_ANSWERS,
+    openapi_extra=_PARAMETERS,
+)
 async def get(request: Request) -> Response:
     """As POST, with `query`, `variables` and `operationName` as parameters."""
     gateway: Gateway = request.app.state.gateway

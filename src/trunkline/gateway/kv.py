@@ -18,9 +18,10 @@ from trunkline.gateway.bodies import Body, Duration, expected
 from trunkline.gateway.callers import Me  # noqa: TC001 - read by FastAPI
 from trunkline.gateway.gateway import HEARTBEAT
 from trunkline.gateway.kv_stream import KvItem, KvStream
+from trunkline.gateway.openapi import answer, streamed
 from trunkline.gateway.reading import read_json
 from trunkline.gateway.rendering import Answer, row, rows
-from trunkline.kv import calls
+from trunkline.kv import calls, models
 
 if TYPE_CHECKING:
     import psycopg
@@ -33,6 +34,7 @@ router = APIRouter(prefix="/v1", tags=["kv"])
 
 Key = Annotated[str, Path(description="The key; it may have slashes.", examples=["user:1"])]
 Namespace = Annotated[str, Query(description="The namespace.")]
+_CHANGED = {"key": str, "answer": str}
 _EXPIRES = "Trunkline-Expires-At"
 _TAGS = re.compile(r'"[^"]+"')
 
@@ -95,7 +97,11 @@ class Values(Body):
     policy: str | None = None
 
 
-@router.get("/kv", summary="Keys that begin with a prefix")
+@router.get(
+    "/kv",
+    summary="Keys that begin with a prefix",
+    responses=answer({"entries": [models.KvEntry], "next": str | None}),
+)
 async def scan(
     me: Me,
     prefix: str = "",
@@ -116,14 +122,14 @@ async def scan(
     return Answer({"entries": rows(found), "next": found[-1].key if more else None})
 
 
-@router.post("/kv", summary="Put many values")
+@router.post("/kv", summary="Put many values", responses=answer({"answers": dict[str, str]}))
 async def put_many(me: Me, what: Values, namespace: Namespace = "default") -> Response:
     """In one transaction; answers INSERT or UPDATE for each key."""
     call = calls.put_many(what.values, namespace=namespace, policy=what.policy, ttl=what.ttl)
     return Answer({"answers": await me.run(call)})
 
 
-@router.get("/kv-watch", summary="Follow keys")
+@router.get("/kv-watch", summary="Follow keys", responses=streamed())
 async def watch(
     me: Me,
     prefix: str = "",
@@ -147,7 +153,7 @@ async def watch(
     return await me.follow(found, _frame)
 
 
-@router.get("/kv/{key:path}", summary="The value of a key")
+@router.get("/kv/{key:path}", summary="The value of a key", responses=answer(Any, more={304: None}))
 async def get(
     me: Me,
     key: Key,
@@ -168,6 +174,7 @@ async def get(
     "/kv/{key:path}",
     summary="Put a value under a key",
     openapi_extra=expected({"application/json": {"schema": {}, "example": {"name": "Ann"}}}),
+    responses=answer(_CHANGED, more={201: _CHANGED}),
 )
 async def put(
     me: Me,
@@ -197,6 +204,7 @@ async def put(
     openapi_extra=expected(
         {"application/json": {"schema": {"type": "object"}, "example": {"views": 1, "old": None}}}
     ),
+    responses=answer(_CHANGED, more={201: _CHANGED}),
 )
 async def patch(
     me: Me,
@@ -213,7 +221,7 @@ async def patch(
     return await _change(me, call, key, namespace)
 
 
-@router.delete("/kv/{key:path}", summary="Delete a key")
+@router.delete("/kv/{key:path}", summary="Delete a key", responses=answer(_CHANGED))
 async def delete(
     me: Me, key: Key, expecting: Annotated[Expected, Depends()], namespace: Namespace = "default"
 ) -> Response:

@@ -13,10 +13,12 @@ from trunkline.broker.stream import Heartbeat, Reset
 from trunkline.core.errors import Invalid, PositionTrimmed
 from trunkline.gateway import scalars, sse
 from trunkline.gateway.auth import token_of
+from trunkline.gateway.openapi import answer, streamed
 from trunkline.gateway.parameters import known_parameters
 from trunkline.gateway.problems import problem
 from trunkline.gateway.reading import read_json
 from trunkline.gateway.rendering import Answer
+from trunkline.live.models import LiveColumn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
@@ -31,11 +33,18 @@ Telling: TypeAlias = "dict[str, Callable[[Any], Any]]"
 
 router = APIRouter(prefix="/v1/live", tags=["live"], dependencies=[Depends(known_parameters)])
 
+_TABLE = {
+    "name": str,
+    "relation": str,
+    "key": [str],
+    "comment": str | None,
+    "columns": [LiveColumn],
+}
 _PART = 1 << 16  # characters that are sent at once
 _RETRY = 2_000  # milliseconds after which a browser comes again
 
 
-@router.get("", summary="The live tables")
+@router.get("", summary="The live tables", responses=answer([_TABLE]))
 async def list_tables(request: Request) -> Response:
     """The live tables and columns that the role of the token may select."""
     gateway: Gateway = request.app.state.gateway
@@ -44,7 +53,9 @@ async def list_tables(request: Request) -> Response:
     return Answer([_described(table) for table in tables])
 
 
-@router.get("/{table:path}", summary="Follow a table", response_class=Response)
+@router.get(
+    "/{table:path}", summary="Follow a table", response_class=Response, responses=streamed()
+)
 async def follow(
     request: Request,
     table: str,

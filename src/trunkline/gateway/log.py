@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
@@ -13,8 +14,9 @@ from trunkline.gateway.bodies import Body, Duration, Number, start
 from trunkline.gateway.callers import Me  # noqa: TC001 - read by FastAPI
 from trunkline.gateway.gateway import HEARTBEAT
 from trunkline.gateway.log_stream import LogItem, LogStream
+from trunkline.gateway.openapi import answer, streamed, without
 from trunkline.gateway.rendering import Answer, content, row, rows
-from trunkline.log import calls
+from trunkline.log import calls, models
 from trunkline.log.decoding import decode
 
 if TYPE_CHECKING:
@@ -25,6 +27,18 @@ router = APIRouter(prefix="/v1/log", tags=["log"])
 Topic = Annotated[str, Path(description="The topic.", examples=["orders"])]
 
 _FETCH_BYTES = 1 << 20
+
+_TOPIC = without(models.Topic, "topic_id")
+_DESCRIBED = {**_TOPIC, "partitions": [models.Partition]}
+MESSAGE = {
+    "partition": int,
+    "offset": str,
+    "at": datetime,
+    "key": bytes | None,
+    "value": bytes | None,
+    "headers": dict[str, Any] | None,
+}
+"""The members of a message in an answer."""
 
 
 class NewTopic(Body):
@@ -59,20 +73,20 @@ class Trim(Body):
     before_offset: Number
 
 
-@router.get("", summary="The topics")
+@router.get("", summary="The topics", responses=answer([models.TopicSize]))
 async def list_topics(me: Me) -> Response:
     """All topics with their settings and sizes."""
     return Answer(rows(await me.run(calls.list_topics())))
 
 
-@router.put("/{topic}", summary="Create a topic")
+@router.put("/{topic}", summary="Create a topic", responses=answer(_TOPIC))
 async def create(me: Me, topic: Topic, settings: NewTopic | None = None) -> Response:
     """Harmless when it is there with the same settings; 409 with others."""
     given = (settings or NewTopic()).model_dump()
     return Answer(row(await me.run(calls.create(topic, **given)), without=("topic_id",)))
 
 
-@router.patch("/{topic}", summary="Change settings of a topic")
+@router.patch("/{topic}", summary="Change settings of a topic", responses=answer(_TOPIC))
 async def alter(me: Me, topic: Topic, settings: Alteration) -> Response:
     """What is left out stays as it is."""
     given = settings.model_dump()
@@ -88,7 +102,7 @@ async def delete(me: Me, topic: Topic) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/{topic}", summary="A topic and its partitions")
+@router.get("/{topic}", summary="A topic and its partitions", responses=answer(_DESCRIBED))
 async def describe(me: Me, topic: Topic) -> Response:
     """Settings, and by partition the offsets, segments, bytes and what is archived."""
     settings = row(await me.run(calls.settings(topic)), without=("topic_id", "partitions"))
@@ -96,7 +110,13 @@ async def describe(me: Me, topic: Topic) -> Response:
     return Answer({**settings, "partitions": partitions})
 
 
-@router.post("/{topic}", summary="Append messages", status_code=201, openapi_extra=EXPECTED)
+@router.post(
+    "/{topic}",
+    summary="Append messages",
+    status_code=201,
+    openapi_extra=EXPECTED,
+    responses=answer({"appended": [without(models.Appended, "topic")]}, 201),
+)
 async def append_messages(
     me: Me,
     topic: Topic,
@@ -109,7 +129,11 @@ async def append_messages(
     return Answer({"appended": rows(appended, without=("topic",))}, 201)
 
 
-@router.get("/{topic}/messages", summary="Read messages")
+@router.get(
+    "/{topic}/messages",
+    summary="Read messages",
+    responses=answer({"messages": [MESSAGE], "next": str}),
+)
 async def read(
     me: Me,
     topic: Topic,
@@ -133,10 +157,10 @@ async def read(
         messages += part.messages(topic, partition)
         whole = part.skip + part.take == part.n
         after = 1 + (part.last_offset if whole else part.offsets[-1])
-    return Answer({"messages": [told(message) for message in messages], "next": str(after)})
+    return Answer({"messages": [message_row(message) for message in messages], "next": str(after)})
 
 
-@router.get("/{topic}/stream", summary="Follow a topic")
+@router.get("/{topic}/stream", summary="Follow a topic", responses=streamed())
 async def stream(
     me: Me,
     topic: Topic,
@@ -163,14 +187,18 @@ async def stream(
     return await me.follow(found, _frame)
 
 
-@router.post("/{topic}/trim", summary="Forget messages")
+@router.post(
+    "/{topic}/trim",
+    summary="Forget messages",
+    responses=answer({"partition": int, "first_offset": str}),
+)
 async def trim(me: Me, topic: Topic, what: Trim) -> Response:
     """Everything before an offset; answers the first offset there is."""
     first = await me.run(calls.trim(topic, what.partition, what.before_offset))
     return Answer({"partition": what.partition, "first_offset": str(first)})
 
 
-def told(message: Message) -> dict[str, Any]:
+def message_row(message: Message) -> dict[str, Any]:
     """A message as it is answered."""
     return {
         "partition": message.partition,
@@ -183,4 +211,4 @@ def told(message: Message) -> dict[str, Any]:
 
 
 def _frame(item: LogItem) -> str:
-    return sse.frame(told(item.message), token=item.token)
+    return sse.frame(message_row(item.message), token=item.token)

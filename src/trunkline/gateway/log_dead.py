@@ -9,8 +9,9 @@ from fastapi import APIRouter, Path, Query, Response
 from trunkline.gateway.bodies import Body
 from trunkline.gateway.callers import Me  # noqa: TC001 - read by FastAPI
 from trunkline.gateway.log import Topic  # noqa: TC001 - read by FastAPI
+from trunkline.gateway.openapi import answer
 from trunkline.gateway.rendering import Answer, page, row
-from trunkline.log import dead_calls
+from trunkline.log import dead_calls, models
 
 router = APIRouter(prefix="/v1/log/{topic}/dead", tags=["log"])
 
@@ -23,7 +24,11 @@ class Letters(Body):
     group: str
 
 
-@router.get("", summary="Dead letters of a topic")
+@router.get(
+    "",
+    summary="Dead letters of a topic",
+    responses=answer({"letters": [models.DeadMessage], "next": str | None}),
+)
 async def dead(
     me: Me,
     topic: Topic,
@@ -37,31 +42,43 @@ async def dead(
     return Answer({"letters": letters, "next": more})
 
 
-@router.get("/{letter}", summary="A dead letter of a topic")
+@router.get(
+    "/{letter:int}", summary="A dead letter of a topic", responses=answer(models.DeadMessageDetails)
+)
 async def show(me: Me, topic: Topic, letter: Letter) -> Response:
     """The message, and what is told about it."""
     return Answer(row(await me.run(dead_calls.dead_show(topic, letter))))
 
 
-@router.post("/{letter}/retry", summary="Append a dead letter to its topic again")
+@router.post(
+    "/{letter:int}/retry",
+    summary="Append a dead letter to its topic again",
+    responses=answer({"letters": int}),
+)
 async def retry_one(me: Me, topic: Topic, letter: Letter) -> Response:
     """Answers how many are appended."""
     return Answer({"letters": await me.run(dead_calls.dead_retry(topic, letter))})
 
 
-@router.delete("/{letter}", summary="Give a dead letter of a topic up")
+@router.delete(
+    "/{letter:int}", summary="Give a dead letter of a topic up", responses=answer({"letters": int})
+)
 async def discard_one(me: Me, topic: Topic, letter: Letter) -> Response:
     """Answers how many are given up."""
     return Answer({"letters": await me.run(dead_calls.dead_discard(topic, letter))})
 
 
-@router.post("/retry", summary="Append dead letters to their topic again")
+@router.post(
+    "/retry", summary="Append dead letters to their topic again", responses=answer({"letters": int})
+)
 async def retry_all(me: Me, topic: Topic, which: Letters) -> Response:
     """All of a group; answers how many."""
     return Answer({"letters": await me.run(dead_calls.dead_retry(topic, group=which.group))})
 
 
-@router.post("/discard", summary="Give dead letters of a topic up")
+@router.post(
+    "/discard", summary="Give dead letters of a topic up", responses=answer({"letters": int})
+)
 async def discard_all(me: Me, topic: Topic, which: Letters) -> Response:
     """All of a group; answers how many."""
     return Answer({"letters": await me.run(dead_calls.dead_discard(topic, group=which.group))})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
@@ -11,10 +11,11 @@ from pydantic import Field
 from trunkline.gateway.bodies import Body, Duration, Number, start
 from trunkline.gateway.callers import Me  # noqa: TC001 - read by FastAPI
 from trunkline.gateway.claiming import Claiming, NewClaim
-from trunkline.gateway.log import Topic, told
+from trunkline.gateway.log import MESSAGE, Topic, message_row
+from trunkline.gateway.openapi import Maybe, answer, without
 from trunkline.gateway.rendering import Answer, row, rows
 from trunkline.gateway.waiting import found_within
-from trunkline.log import group_calls
+from trunkline.log import group_calls, models
 
 router = APIRouter(prefix="/v1/log", tags=["log"])
 
@@ -57,13 +58,21 @@ class Seek(Body):
     partition: Annotated[int | None, Field(description="None: all.")] = None
 
 
-@router.get("/{topic}/groups", summary="The groups of a topic")
+_CLAIMED = {
+    **{name: Maybe(shape) for name, shape in without(models.Claim, "claim").items()},
+    "partition": Maybe(int),
+    "claim": str | None,
+    "messages": [MESSAGE],
+}
+
+
+@router.get("/{topic}/groups", summary="The groups of a topic", responses=answer([models.Position]))
 async def groups(me: Me, topic: Topic, group: str | None = None) -> Response:
     """By partition: what is done, what is there, how far behind, who owns it."""
     return Answer(rows(await me.run(group_calls.groups(topic, group))))
 
 
-@router.get("/{topic}/lag", summary="How far groups are behind")
+@router.get("/{topic}/lag", summary="How far groups are behind", responses=answer([models.Lag]))
 async def lag(me: Me, topic: Topic, group: str | None = None) -> Response:
     """In messages."""
     return Answer(rows(await me.run(group_calls.lag(topic, group))))
@@ -76,7 +85,11 @@ async def delete_group(me: Me, topic: Topic, group: Group) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/{topic}/groups/{group}/seek", summary="Move a group")
+@router.post(
+    "/{topic}/groups/{group}/seek",
+    summary="Move a group",
+    responses=answer([{"partition": int, "next": str}]),
+)
 async def seek(me: Me, topic: Topic, group: Group, where: Seek) -> Response:
     """Answers the offset with which it goes on, by partition."""
     call = group_calls.seek(topic, group, start(where.to, name="to"), partition=where.partition)
@@ -84,7 +97,7 @@ async def seek(me: Me, topic: Topic, group: Group, where: Seek) -> Response:
     return Answer([{"partition": to, "next": str(offset)} for to, offset in moved.items()])
 
 
-@router.post("/{topic}/groups/{group}/claim", summary="Claim messages")
+@router.post("/{topic}/groups/{group}/claim", summary="Claim messages", responses=answer(_CLAIMED))
 async def claim(
     me: Me, topic: Topic, group: Group, request: Request, what: NewClaim | None = None
 ) -> Response:
@@ -98,7 +111,7 @@ async def claim(
     found = await found_within(asked.wait, me, request, f"log:{topic}:", claiming.next)
     if found is None:
         return Answer({"claim": None, "messages": []})
-    messages = [told(message) for message in found.messages]
+    messages = [message_row(message) for message in found.messages]
     return Answer({"partition": found.partition, **row(found.claim), "messages": messages})
 
 
@@ -124,7 +137,11 @@ async def release(me: Me, topic: Topic, group: Group, held: Release) -> Response
     return Response(status_code=204)
 
 
-@router.post("/{topic}/groups/{group}/extend", summary="More time for a claim")
+@router.post(
+    "/{topic}/groups/{group}/extend",
+    summary="More time for a claim",
+    responses=answer({"expires": datetime}),
+)
 async def extend(me: Me, topic: Topic, group: Group, held: Extend) -> Response:
     """Answers when it comes back by then. 423 when it is not in flight any more."""
     call = group_calls.extend(topic, group, held.partition, held.claim, held.deadline)

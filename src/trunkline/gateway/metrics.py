@@ -12,6 +12,7 @@ from trunkline.core.errors import Forbidden
 from trunkline.gateway.auth import token_of
 from trunkline.gateway.callers import identified
 from trunkline.gateway.gauges import gauges
+from trunkline.gateway.openapi import content
 from trunkline.gateway.problems import Unauthenticated
 
 if TYPE_CHECKING:
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["state"])
 
 
-@router.get("/metrics", summary="Figures for Prometheus", response_class=Response)
+@router.get(
+    "/metrics",
+    summary="Figures for Prometheus",
+    response_class=Response,
+    responses={200: {"description": "OK", **content({"text/plain": str})}},
+)
 async def metrics(request: Request) -> Response:
     """In Prometheus' text format; with a token of a reader also how far everybody is behind."""
     text = telemetry.default.render()

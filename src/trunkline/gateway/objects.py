@@ -10,6 +10,7 @@ from pydantic import Field
 from trunkline.core import objects as calls
 from trunkline.gateway.bodies import Body
 from trunkline.gateway.callers import Me  # noqa: TC001 - read by FastAPI
+from trunkline.gateway.openapi import answer
 from trunkline.gateway.rendering import Answer, rows
 
 router = APIRouter(prefix="/v1", tags=["objects"])
@@ -34,7 +35,9 @@ class NewQuota(Body):
     bytes_per_second: int | None = None
 
 
-@router.get("/objects", summary="Objects, their owners and grants")
+@router.get(
+    "/objects", summary="Objects, their owners and grants", responses=answer([calls.OwnedObject])
+)
 async def objects(me: Me, kind: str | None = None) -> Response:
     """What each role may do with them, and what you may do."""
     return Answer(rows(await me.run(calls.objects(kind))))
@@ -47,7 +50,11 @@ async def grant(me: Me, object_: Object, privilege: Privilege, role: Role) -> Re
     return Response(status_code=204)
 
 
-@router.delete("/objects/{object:path}/grants/{privilege}/{role}", summary="Revoke")
+@router.delete(
+    "/objects/{object:path}/grants/{privilege}/{role}",
+    summary="Revoke",
+    responses=answer({"revoked": bool}),
+)
 async def revoke(me: Me, object_: Object, privilege: Privilege, role: Role) -> Response:
     """Take a privilege on an object from a role; answers whether it had a grant of its own."""
     return Answer({"revoked": await me.run(calls.revoke(object_, privilege, role))})
@@ -60,7 +67,7 @@ async def transfer(me: Me, object_: Object, to: Transfer) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/quotas", summary="The quotas of roles")
+@router.get("/quotas", summary="The quotas of roles", responses=answer([calls.Quota]))
 async def quotas(me: Me) -> Response:
     """Messages and bytes that a role may append and publish in a second."""
     return Answer(rows(await me.run(calls.quotas())))

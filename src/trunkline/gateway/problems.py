@@ -15,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from graphql import GraphQLError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
+from starlette.routing import Match
 
 from trunkline.core import telemetry
 from trunkline.core.errors import DatabaseError, Invalid, TrunklineError, Unavailable
@@ -30,6 +31,7 @@ logger = telemetry.get_logger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _INTERNAL = "Something went wrong here; the log of the server says what."
 
 
@@ -112,21 +114,40 @@ def formatted(error: GraphQLError) -> dict[str, Any]:
     return {**error.formatted, "message": told["detail"], "extensions": kept}
 
 
+def _methods(app: FastAPI, request: Request) -> list[str]:
+    """The methods that the path of a request has."""
+    found = [
+        method
+        for method in _METHODS
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL
+            for route in app.routes
+        )
+    ]
+    return [*found, "HEAD"] if "GET" in found else found
+
+
 def add_to(app: FastAPI) -> None:
     """Let every error of a request be answered as a problem."""
 
     async def ours(_request: Request, error: Exception) -> JSONResponse:
         return respond(error)
 
-    async def of_http(_request: Request, error: Exception) -> JSONResponse:
+    async def of_http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
-        told = {
+        if error.status_code == 400:  # of FastAPI, for a body that it cannot read
+            return respond(Invalid("body: it is not JSON."))
+        found = {
             "type": "about:blank",
             "title": HTTPStatus(error.status_code).phrase,
             "status": error.status_code,
             "detail": error.detail,
+            "code": f"TL{error.status_code}",
         }
-        return JSONResponse(told, error.status_code, error.headers, MEDIA_TYPE)
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            headers["Allow"] = ", ".join(_methods(app, request))
+        return JSONResponse(found, error.status_code, headers, MEDIA_TYPE)
 
     async def of_arguments(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)

@@ -19,7 +19,7 @@ from trunkline.core import durations
 from trunkline.core.unread import JsonText
 
 # Offsets, positions and ids, of errors too; counts stay numbers, whatever they are called.
-_WIDE = frozenset(
+WIDE = frozenset(
     {
         "archived_first",
         "archived_last",
@@ -85,7 +85,7 @@ def page(things: Iterable[Any], number: str, *, after: int, limit: int) -> tuple
 
 
 def _wide(name: str, value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool) and name in _WIDE:
+    if isinstance(value, int) and not isinstance(value, bool) and name in WIDE:
         return str(value)
     if isinstance(value, list) and all(isinstance(item, int) for item in value):
         return [str(item) for item in value]  # all lists of numbers are of ids

@@ -9,10 +9,12 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
+from trunkline.broker import endpoints
 from trunkline.broker import webhook_calls as calls
 from trunkline.core.errors import Invalid, NotFound
 from trunkline.gateway.bodies import Body, Condition, Duration, Params
 from trunkline.gateway.callers import Me  # noqa: TC001 - read by FastAPI
+from trunkline.gateway.openapi import Maybe, answer
 from trunkline.gateway.rendering import Answer, rows
 
 router = APIRouter(prefix="/v1/broker/webhooks", tags=["webhooks"])
@@ -22,6 +24,9 @@ Secret = Annotated[
     str | None, Field(description="Signs messages: base64 of 24 to 64 bytes.", repr=False)
 ]
 Sign = Annotated[bool, Field(description="Make a secret, and tell it once.")]
+
+
+_MADE = {"webhook": str, "secret": Maybe(str)}
 
 
 class NewWebhook(Body):
@@ -61,7 +66,7 @@ class Pause(Body):
     reason: str | None = None
 
 
-@router.get("", summary="The webhooks")
+@router.get("", summary="The webhooks", responses=answer([endpoints.Webhook]))
 async def webhooks(
     me: Me, group: Annotated[str | None, Query(description="None: of all groups.")] = None
 ) -> Response:
@@ -69,7 +74,7 @@ async def webhooks(
     return Answer(rows(await me.run(calls.webhooks(group))))
 
 
-@router.post("", summary="Add a webhook", status_code=201)
+@router.post("", summary="Add a webhook", status_code=201, responses=answer(_MADE, 201))
 async def add(me: Me, what: NewWebhook) -> Response:
     """Events are posted from now on; answers its number, and the secret that was made."""
     secret = _secret(what.secret, sign=what.sign)
@@ -79,7 +84,7 @@ async def add(me: Me, what: NewWebhook) -> Response:
     return Answer({"webhook": str(number), **made}, 201)
 
 
-@router.post("/{webhook}/rotate", summary="Change the secret")
+@router.post("/{webhook:int}/rotate", summary="Change the secret", responses=answer(_MADE))
 async def rotate(me: Me, webhook: Webhook, what: Rotation) -> Response:
     """Answers the secret, if it was made."""
     secret = _secret(what.secret, sign=what.sign)
@@ -90,20 +95,22 @@ async def rotate(me: Me, webhook: Webhook, what: Rotation) -> Response:
     return Answer({"webhook": str(webhook), **made})
 
 
-@router.post("/{webhook}/pause", summary="Pause a webhook")
+@router.post("/{webhook:int}/pause", summary="Pause a webhook", responses=answer({"changed": bool}))
 async def pause(me: Me, webhook: Webhook, why: Pause | None = None) -> Response:
     """Nothing is sent until it is resumed; answers whether it was not paused before."""
     reason = None if why is None else why.reason
     return Answer({"changed": await me.run(calls.pause(webhook, reason))})
 
 
-@router.post("/{webhook}/resume", summary="Resume a webhook")
+@router.post(
+    "/{webhook:int}/resume", summary="Resume a webhook", responses=answer({"changed": bool})
+)
 async def resume(me: Me, webhook: Webhook) -> Response:
     """It is sent again, from where it was paused; answers whether it was."""
     return Answer({"changed": await me.run(calls.resume(webhook))})
 
 
-@router.delete("/{webhook}", summary="Remove a webhook", status_code=204)
+@router.delete("/{webhook:int}", summary="Remove a webhook", status_code=204)
 async def remove(me: Me, webhook: Webhook) -> Response:
     """With all that belongs to it."""
     if not await me.run(calls.remove(webhook)):
@@ -111,7 +118,7 @@ async def remove(me: Me, webhook: Webhook) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/log", summary="What was sent")
+@router.get("/log", summary="What was sent", responses=answer([endpoints.WebhookEntry]))
 async def whole_log(
     me: Me,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
@@ -121,7 +128,9 @@ async def whole_log(
     return Answer(rows(await me.run(calls.log(max_entries=limit, before=before))))
 
 
-@router.get("/{webhook}/log", summary="What was sent by one")
+@router.get(
+    "/{webhook:int}/log", summary="What was sent by one", responses=answer([endpoints.WebhookEntry])
+)
 async def log(
     me: Me,
     webhook: Webhook,
