@@ -83,6 +83,16 @@ async def test_lines_and_bytes_are_appended_as_they_are(web: Web, fresh: str) ->
     assert found[2]["key"] == "k"
 
 
+async def test_partitions_that_a_request_adds_take_keys_at_once(web: Web, fresh: str) -> None:
+    path = f"/v1/log/{fresh}"
+    await web.ask("PUT", path)
+    messages = [{"value": "v", "key": str(n)} for n in range(20)]
+    first = await web.ask("POST", path, json={"messages": messages}, status=201)
+    await web.ask("PATCH", path, json={"partitions": 3})
+    second = await web.ask("POST", path, json={"messages": messages}, status=201)
+    assert [len(each["appended"]) for each in (first, second)] == [1, 3]
+
+
 async def test_an_append_with_a_producers_number_is_stored_once(web: Web, fresh: str) -> None:
     await web.ask("PUT", f"/v1/log/{fresh}", json={"partitions": 3})
     numbers = {"producer_id": str(uuid4()), "producer_seq": "1"}

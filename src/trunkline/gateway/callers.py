@@ -40,6 +40,7 @@ class Callers:
         # However many streams look for news at once, half of the connections are for the rest.
         self._crowd = SparingDb(platform.db, max(1, settings.pool_max // 2))
         self._producers: dict[str | None, Producer] = {}
+        self._topics: dict[str | None, Topics] = {}
 
     async def identified(self, request: Request) -> Caller:
         """Who asks; raises `Unauthenticated`."""
@@ -57,10 +58,17 @@ class Callers:
         if found is None:
             if len(self._producers) >= _MOST_PRODUCERS:
                 self._producers.clear()  # what they have under way ends well
+                self._topics.clear()
             db = self.acting(Identity(identity.role))
-            found = Producer(db, Topics(db), self.gateway.platform.notifier)
+            topics = self._topics[identity.role] = Topics(db)
+            found = Producer(db, topics, self.gateway.platform.notifier)
             self._producers[identity.role] = found
         return found
+
+    def forget(self, topic: str) -> None:
+        """Let all producers ask again for a topic that a request changed."""
+        for topics in self._topics.values():
+            topics.forget(topic)
 
 
 class Caller:
@@ -75,6 +83,12 @@ class Caller:
     def producer(self) -> Producer:
         """What appends for him."""
         return self._callers.producer(self.identity)
+
+    async def change(self, topic: str, call: Call[T]) -> T:
+        """Run a call that changes a topic; what is appended next sees the change."""
+        answer = await self.run(call)
+        self._callers.forget(topic)
+        return answer
 
     @property
     def crowd(self) -> ActingDb:

@@ -83,7 +83,7 @@ async def list_topics(me: Me) -> Response:
 async def create(me: Me, topic: Topic, settings: NewTopic | None = None) -> Response:
     """Harmless when it is there with the same settings; 409 with others."""
     given = (settings or NewTopic()).model_dump()
-    return Answer(row(await me.run(calls.create(topic, **given)), without=("topic_id",)))
+    return Answer(row(await me.change(topic, calls.create(topic, **given)), without=("topic_id",)))
 
 
 @router.patch("/{topic}", summary="Change settings of a topic", responses=answer(_TOPIC))
@@ -92,13 +92,13 @@ async def alter(me: Me, topic: Topic, settings: Alteration) -> Response:
     given = settings.model_dump()
     if given["retention"] == "forever":
         given["retention"] = "infinity"
-    return Answer(row(await me.run(calls.alter(topic, **given)), without=("topic_id",)))
+    return Answer(row(await me.change(topic, calls.alter(topic, **given)), without=("topic_id",)))
 
 
 @router.delete("/{topic}", summary="Delete a topic", status_code=204)
 async def delete(me: Me, topic: Topic) -> Response:
     """With its messages and groups."""
-    await me.run(calls.delete(topic))
+    await me.change(topic, calls.delete(topic))
     return Response(status_code=204)
 
 
