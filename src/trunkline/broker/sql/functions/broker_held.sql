@@ -7,7 +7,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp set e
     from (values (true)) one left join (
       select g.group_name, h.handler, d.at as since
         from trunkline.broker_group g left join trunkline.broker_handler h using (group_id) cross join lateral generate_series(0, g.lanes - 1) l (lane)
-        cross join lateral (select greatest(coalesce(trunkline._broker_position(g.group_id, h.handler, l.lane), g.begins_after), g.trimmed_to) as up_to) c
+        cross join lateral (select greatest(coalesce(trunkline._broker_position(g.group_id, h.handler, l.lane), g.begins_after), g.trimmed_to) as up_to offset 0) c
         cross join lateral (
           select r.at from trunkline.delivery r
            where r.group_id = g.group_id and r.lane = l.lane and r.first + r.n - 1 > c.up_to
