@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from tests.fixtures.asking import Connect, Session
     from tests.fixtures.roles import Role
 
-APPEND = ("select trunkline.tube_touch('mine', null, array['1'], shard => 0)",)
+APPEND = (
+    "select trunkline.tube_touch('mine', null, array['1'], shard => 0)",
+    "select trunkline.tube_backfill_schedule('mine')",
+    "select trunkline.tube_backfill_pause('mine')",
+    "select trunkline.tube_backfill_cancel('mine')",
+)
 CONSUME = (
     "select * from trunkline.tube_join('mine', gen_random_uuid())",
     "select * from trunkline.tube_read('mine', 0, 0, 1, 9)",
@@ -32,9 +37,6 @@ MANAGE = (
     "select trunkline.tube_ensure('mine', condition => 'true')",
     "select trunkline.tube_attach('mine', 'theirs')",
     "select trunkline.tube_downstream('mine', 'postgres')",
-    "select trunkline.tube_backfill_schedule('mine')",
-    "select trunkline.tube_backfill_pause('mine')",
-    "select trunkline.tube_backfill_cancel('mine')",
     "select trunkline._tube_delete(trunkline._tube_row('mine'))",
     "select trunkline._tube_table_end({attachment})",
     "select trunkline._tube_backfill_restart({attachment})",

@@ -7,7 +7,7 @@ declare
   given_up bigint;
   changed int := 0;
 begin
-  perform trunkline._tube_may(present.tube, 'manage');
+  perform trunkline._tube_may(present.tube, 'append');
   for given_up in
     update trunkline.tube_backfill b set status = 'cancelled', finished_at = clock_timestamp(), waits_for = null
       from trunkline.tube_table a

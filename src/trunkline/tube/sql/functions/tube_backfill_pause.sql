@@ -5,7 +5,7 @@ declare
   present trunkline.tube := trunkline._tube_row(tube);
   changed int;
 begin
-  perform trunkline._tube_may(present.tube, 'manage');
+  perform trunkline._tube_may(present.tube, 'append');
   if pause is null then
     perform trunkline._raise('TL422', 'pause is true or false, got NULL.');
   end if;

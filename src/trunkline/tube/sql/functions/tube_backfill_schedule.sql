@@ -10,7 +10,7 @@ declare
   attached trunkline.tube_table;
   active trunkline.tube_backfill;
 begin
-  perform trunkline._tube_may(present.tube, 'manage');
+  perform trunkline._tube_may(present.tube, 'append');
   if chunk is null or chunk not between 1 and 1000000 then
     perform trunkline._raise('TL422', format('chunk must be between 1 and 1000000, got %s.', coalesce(chunk::text, 'NULL')));
   elsif relation is not null and (trunkline._tube_table_row(present.tube_id, relation)).attachment is null then
