@@ -26,8 +26,7 @@ from graphql import (
     GraphQLString,
 )
 
-from trunkline.broker.stream import Place
-from trunkline.gateway import naming, scalars
+from trunkline.gateway import naming, queries, scalars
 from trunkline.gateway.rendering import written
 from trunkline.gateway.subscribing import Subscribed, subscribe_to
 from trunkline.live.models import Change, Kind
@@ -35,9 +34,8 @@ from trunkline.live.models import Change, Kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
 
-    from graphql import GraphQLNamedInputType, GraphQLNullableOutputType, GraphQLResolveInfo
+    from graphql import GraphQLNamedInputType, GraphQLNullableOutputType
 
-    from trunkline.gateway.subscribing import Asking
     from trunkline.live.models import LiveChange, LiveColumn, LiveTable
 
 Fields = dict[str, GraphQLField]
@@ -92,7 +90,7 @@ class _Schema:
                 made = _Table(self, table, prefixes[table.name])
                 fields |= made.subscriptions(roots[table.name])
         return GraphQLSchema(
-            query=_query(),
+            query=queries.query(),
             subscription=GraphQLObjectType("Subscription", fields) if fields else None,
             types=scalars.ALL,
         )
@@ -352,52 +350,3 @@ def _meaning(operator: str, *, array: bool) -> str | None:
         "in": "It is one of these.",
         "icontains": "It contains this, in upper or lower case.",
     }.get(operator)
-
-
-async def _tables(_root: Any, info: GraphQLResolveInfo[Asking]) -> list[LiveTable]:
-    asking = info.context
-    return await asking.gateway.catalogue.tables(asking.identity.role)
-
-
-async def _present(_root: Any, info: GraphQLResolveInfo[Asking]) -> str:
-    ends = await info.context.gateway.platform.broker.ends()
-    return Place(ends.incarnation, ends.last_one).token
-
-
-def _query() -> GraphQLObjectType:
-    """What can be asked besides: which tables are live."""
-    text, texts = GraphQLNonNull(GraphQLString), GraphQLNonNull(GraphQLList(GraphQLString))
-    column = GraphQLObjectType(
-        "LiveColumn",
-        {
-            "name": GraphQLField(text),
-            "type": GraphQLField(text),
-            "nullable": GraphQLField(GraphQLNonNull(GraphQLBoolean)),
-            "comment": GraphQLField(GraphQLString),
-        },
-    )
-    table = GraphQLObjectType(
-        "LiveTable",
-        {
-            "name": GraphQLField(text),
-            "relation": GraphQLField(text),
-            "key": GraphQLField(texts, resolve=lambda table, _info: table.key_columns),
-            "columns": GraphQLField(GraphQLNonNull(GraphQLList(GraphQLNonNull(column)))),
-        },
-    )
-    return GraphQLObjectType(
-        "Query",
-        {
-            "live": GraphQLField(
-                GraphQLNonNull(GraphQLList(GraphQLNonNull(table))),
-                resolve=_tables,
-                description="The live tables that the role of the token may select from.",
-            ),
-            "eventId": GraphQLField(
-                text,
-                resolve=_present,
-                description="Where events stand now. Whoever asks for this first, then loads rows,"
-                " then subscribes with it as `after`, misses nothing.",
-            ),
-        },
-    )
