@@ -183,11 +183,11 @@ def test_instances_namespaces_and_policies_are_listed(cli: Cli) -> None:
     assert listed == cli("kv", "topology")
     assert "secret" not in listed.out
     assert cli("kv", "namespace", "list").rows == [
-        {"namespace": "default"},
-        {"namespace": "sessions"},
+        {"namespace": "default", "owner": "postgres"},
+        {"namespace": "sessions", "owner": "postgres"},
     ]
     assert cli("kv", "policy", "list").rows == [
-        {"namespace": "sessions", "policy": "short", "keep": "2d"}
+        {"namespace": "sessions", "policy": "short", "keep": "2d", "owner": "postgres"}
     ]
 
 
@@ -236,8 +236,8 @@ def test_namespaces_and_policies_are_made_listed_and_taken_back(cli: Cli) -> Non
         "Policy short of sessions is so already.\n",
     ]
     assert cli("kv", "policies").rows == [
-        {"namespace": "default", "policy": None, "keep": None},
-        {"namespace": "sessions", "policy": "short", "keep": "2d"},
+        {"namespace": "default", "policy": None, "keep": None, "owner": "postgres"},
+        {"namespace": "sessions", "policy": "short", "keep": "2d", "owner": "postgres"},
     ]
     cli("kv", "put", "a", "1", "--namespace", "sessions", "--policy", "short")
     assert cli("kv", "get", "a", "--namespace", "sessions").rows["expires_at"] is not None
