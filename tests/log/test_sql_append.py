@@ -15,6 +15,7 @@ from psycopg import IsolationLevel
 from tests.fixtures.asking import Session, ask, call, column, refused
 from tests.log.steps import TOPIC, append, create, current_segment, problems, read, seal
 
+from trunkline.core.errors import DatabaseError, from_database
 from trunkline.log.batches import partition_of
 
 if TYPE_CHECKING:
@@ -441,3 +442,28 @@ def test_two_batches_over_several_partitions_never_wait_for_each_other(
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(work, range(4)))
     assert failed == []
+
+
+def test_transactions_that_append_in_opposite_order_learn_to_try_again(
+    session: Session, two: TwoSessions
+) -> None:
+    create(session, partitions=2)
+    append(two.a, b"a", partition=0)
+    append(two.b, b"b", partition=1)
+    crossing = two.later(two.a, "select from trunkline.log_append(%s, 1, %s)", [TOPIC, [b"a"]])
+    two.blocked_by(two.b, two.a)
+    failed: list[psycopg.Error] = []
+    try:
+        append(two.b, b"b", partition=0)
+    except psycopg.Error as error:
+        failed.append(error)
+        two.b.rollback()
+    try:
+        crossing.result(10)
+    except psycopg.Error as error:
+        failed.append(error)
+    (lost,) = failed
+    told = from_database(lost)
+    assert isinstance(told, DatabaseError)
+    assert told.sqlstate == "40P01"
+    assert "Run the whole transaction again" in str(told)
