@@ -151,7 +151,6 @@ def test_a_stored_downstream_reads_rows_whatever_their_columns_are_called(
 ) -> None:
     columns = names(session, chunk)
     place = table(session, chunk, columns)
-    tube = ensure(session, f"stored{chunk}")
     owner = f"owner_of_names_{chunk}"
     run(session, f"create role {owner}; grant trunkline_writer to {owner}")
     try:
@@ -161,6 +160,7 @@ def test_a_stored_downstream_reads_rows_whatever_their_columns_are_called(
             f"grant all on schema {schema} to {owner}; alter table {place} owner to {owner}",
         )
         run(session, f"set role {owner}")
+        tube = ensure(session, f"stored{chunk}")
         attachment = attach(session, place, tube, condition=f"{quoted(columns[0])} is not null")
         run(session, f'insert into {place} ("the Key") values (1)')
         assert documents(session, attachment, "1", "2") == {**rows(session, place), "2": None}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from tests.broker.steps import head, tick
 from tests.fixtures.asking import ask, call, called, column, refused
 from tests.fixtures.postgres import open_two_sessions
@@ -343,3 +347,39 @@ def test_who_may_subscribe_for_another_reason_is_not_said_to_be_forbidden(
     for name, state in (("trunkline_reader", "TL409"), ("no_such_role", "TL404")):
         with refused(state):
             call(session, "live_forbid", role=name)
+
+
+def test_a_function_of_a_policy_cannot_return_to_the_role_of_the_session(dsn: str) -> None:
+    """Labelled immutable it may still call set_config(), and by that what is volatile."""
+    owner, visitor = f"owner_{uuid4().hex}", f"visitor_{uuid4().hex}"
+    with psycopg.connect(dsn, autocommit=True) as session:
+        session.execute(
+            f"create role {owner} login; grant trunkline_writer to {owner}; create role {visitor};"
+            f"grant create on schema public to {owner}"
+        )
+        with psycopg.connect(make_conninfo(dsn, user=owner), autocommit=True) as its_owner:
+            its_owner.execute(
+                "create table item (id int primary key, n int); create sequence escaped;"
+                "create function evil(int) returns boolean language plpgsql immutable as $$ begin"
+                "  perform set_config('role', 'none', true);"
+                "  if (select rolsuper from pg_roles where rolname = current_user) then"
+                "    perform nextval('public.escaped');"
+                "  end if;"
+                "  return true; "
+                "exception when insufficient_privilege then return true; end $$"
+            )
+            its_owner.execute(
+                f"create policy p on item for select to {visitor} using (evil(n));"
+                f"alter table item enable row level security; grant select on item to {visitor}"
+            )
+            its_owner.execute("select trunkline.live_watch('item')")
+        images = [json.dumps({"id": 1, "n": 2})]
+        seen = session.execute(
+            "select trunkline.live_visible('item', %s, '{}', %s::jsonb[])", [visitor, images]
+        ).fetchall()
+        escaped = session.execute("select is_called from escaped").fetchone()
+        session.execute("select trunkline.live_unwatch('item')")
+        for role in (owner, visitor):
+            session.execute(f"drop owned by {role} cascade; drop role {role}")
+    assert seen == [([True],)]
+    assert escaped == (False,)

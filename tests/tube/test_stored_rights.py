@@ -376,6 +376,14 @@ def test_nothing_of_the_text_stays_in_the_session(
         [name_of(mallory), keep],
     )
     assert ask(boss, "show search_path") == before
+    with boss.transaction():
+        boss.execute(
+            "select trunkline._run_as(%s, 'select null::text[], null::text[], null::int[], 1',"
+            " keep => %s)",
+            [name_of(mallory), keep],
+        )
+        assert ask(boss, "select current_user = session_user")
+        assert ask(boss, "show search_path") == before
     assert column(boss, "select name from pg_prepared_statements where from_sql") == []
     assert not escaped(boss)
 

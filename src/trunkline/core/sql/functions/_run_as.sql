@@ -66,6 +66,7 @@ begin
       raise;
     end if;
   end;
+  perform pg_catalog.set_config('role', before, true);
   for late in select s.name from pg_prepared_statements s where s.from_sql and s.prepare_time >= statement_timestamp() loop
     execute format('deallocate %I', late);
   end loop;
