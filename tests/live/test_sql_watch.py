@@ -206,3 +206,27 @@ def test_shapes_that_nobody_uses_are_forgotten(session: Session) -> None:
     session.execute("select trunkline.live_unsubscribe(%s)", [number])
     session.execute("call trunkline.maintain()")
     assert ask(session, "select count(*) from trunkline.live_shape") == 0
+
+
+def test_a_role_is_shown_only_the_tables_and_columns_that_it_may_select(session: Session) -> None:
+    session.execute(
+        "create role looker; create schema app; create table app.a (id int primary key)"
+    )
+    session.execute(
+        "create table b (id int primary key, secret text); create table c (id int primary key)"
+    )
+    try:
+        for table in ("app.a", "b", "c"):
+            session.execute("select trunkline.live_watch(%s)", [table])
+        session.execute("grant select on app.a to looker; grant select (id) on b to looker")
+        query = (
+            "select name, (select array_agg(c ->> 'name') from jsonb_array_elements(columns) c)"
+            " from trunkline.live_tables(role => 'looker')"
+        )
+        assert session.execute(query).fetchall() == [("b", ["id"])]
+        session.execute("grant usage on schema app to looker")
+        assert session.execute(query).fetchall() == [("a", ["id"]), ("b", ["id"])]
+    finally:
+        session.execute("drop owned by looker; drop role looker")
+    with refused("TL404"):
+        session.execute("select trunkline.live_tables(role => 'looker')")
