@@ -448,3 +448,16 @@ def test_a_variable_in_front_of_the_host_cannot_end_it(monkeypatch: pytest.Monke
     reached = downstream._redis.connection_pool.connection_kwargs
     assert (reached["host"], reached["port"]) == ("cache.example.org", 1234)
     assert reached["password"] == "a/b@c:d#e"
+
+
+def test_spark_evaluates_no_condition_of_others_with_its_own_rights(
+    boss: Session, mallory: Session
+) -> None:
+    attach(mallory, "bait", "hers", condition=EVIL)
+    asked = "select condition from trunkline._spark_attached('hers')"
+    assert ask(mallory, asked) == f"({EVIL}\n)"
+    with refused("TL403"):
+        boss.execute(f"select {ask(boss, asked)}")
+    attach(boss, "bait", "hers", condition="id > 0")
+    assert ask(boss, asked) == "(id > 0\n)"
+    assert not escaped(boss)
