@@ -8,10 +8,10 @@ language sql stable as $$
          case when r.condition is null then 'true' when trunkline._stored_plain(coalesce(nullif(current_setting('role'), 'none'), session_user)::name, r.authors) then r.condition
               else format('trunkline._spark_refuse(%L, %L)', r.relation, r.authors) end,
          r.shard is null, greatest(c.reltuples, 0)::bigint
-    from trunkline.tube_list() l
-    cross join lateral (select (d.attached).*, d.authors from trunkline._tube_table_row((trunkline._tube_row(l.tube)).tube_id, l.relation) a,
-                               trunkline._tube_reading(a.attachment) d) r
+    from (select distinct l.tube from trunkline.tube_list() l where l.tube = $1) l
+    cross join lateral trunkline._tube_tables((trunkline._tube_row(l.tube)).tube_id) a
+    cross join lateral (select (d.attached).*, d.authors from trunkline._tube_reading(a.attachment) d) r
     join pg_catalog.pg_class c on c.oid = r.relation join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-   where l.tube = $1 and ($2 is null or l.relation = to_regclass($2));
+   where $2 is null or r.relation = to_regclass($2);
 $$;
 select trunkline._access('_spark_attached(text, text)', 'reader');
