@@ -46,7 +46,7 @@ INSIDE = {"settle", "settled", "settlement", "lost", "process", "settle_soon"}
 
 LISTENING = """
 select count(*) from pg_stat_activity
- where datname = current_database() and query ~ '^listen |lease_watch'
+ where datname = current_database() and query ~ '^(listen|select trunkline.lease_watch)'
 """
 
 FORKS = """

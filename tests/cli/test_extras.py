@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from psycopg.types.json import Jsonb
 from tests.cli.conftest import Start, answer_of
 
 from trunkline.core.errors import Invalid
@@ -154,7 +155,8 @@ def test_a_worker_names_the_extra_of_its_downstream(
     kind: str,
 ) -> None:
     sql.execute("select trunkline.tube_ensure('lake')")
-    sql.execute("select trunkline.tube_downstream('lake', %s, '{}')", [kind])
+    options = Jsonb({"url": "http://127.0.0.1:1/"} if kind == "opensearch" else {})
+    sql.execute("select trunkline.tube_downstream('lake', %s, %s)", [kind, options])
 
     answer = answer_of(start("tube", "worker", "lake", TRUNKLINE_DSN=dsn, **without_extras))
 

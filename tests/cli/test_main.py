@@ -78,6 +78,7 @@ def test_every_command_that_prints_rows_has_all_formats() -> None:
             silent.add(" ".join(path))
     assert silent == {
         "db psql",
+        "db restored",
         "db sql",
         "db uninstall",
         "log dead discard",

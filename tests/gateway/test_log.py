@@ -294,7 +294,7 @@ async def test_a_stream_behind_what_has_left_says_so_and_goes_on_with_the_first_
     await append(served, fresh, "anew")
     async with served.follow(path, last=found.token) as frames:
         reset, found = await take(frames, 2)
-    assert "made anew" in reset.data["reason"]
+    assert "created again" in reset.data["reason"]
     assert found.data["value"] == "anew"
 
 

@@ -307,7 +307,7 @@ def test_a_position_of_another_history_is_refused_with_the_cut(archived: Path) -
 async def test_without_pyarrow_it_says_what_to_install(
     tl: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "find_spec", lambda _name: None)
+    monkeypatch.setattr(reading, "is_installed", lambda _name: False)
     with pytest.raises(PositionTrimmed, match=r"trunkline\[arrow\]"):
         await all_of(tl)
     async with tl.log.consume(TOPIC, "g", mode="shared") as consumer:

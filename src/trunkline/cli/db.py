@@ -149,11 +149,7 @@ def uninstall(invocation: Invocation, yes: Yes = False) -> None:
 
 @command(app, example="trunkline db restored --yes")
 def restored(invocation: Invocation, yes: Yes = False) -> None:
-    """Begin another incarnation: the files of the server were replaced by an older copy.
-
-    A snapshot of the volume or a copied data directory changes nothing that the server could
-    recognise. Positions, tokens and checkpoints from after the copy are refused from now on.
-    """
+    """Refuse positions and tokens from after an older copy of the server's files was put back."""
     from trunkline.core.telemetry import redact
 
     with invocation.target() as target:
