@@ -155,7 +155,7 @@ def test_a_worker_names_the_extra_of_its_downstream(
     kind: str,
 ) -> None:
     sql.execute("select trunkline.tube_ensure('lake')")
-    options = Jsonb({"url": "http://127.0.0.1:1/"} if kind == "opensearch" else {})
+    options = Jsonb({"url": "http://127.0.0.1:1/", "index": "i"} if kind == "opensearch" else {})
     sql.execute("select trunkline.tube_downstream('lake', %s, %s)", [kind, options])
 
     answer = answer_of(start("tube", "worker", "lake", TRUNKLINE_DSN=dsn, **without_extras))
