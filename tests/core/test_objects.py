@@ -218,6 +218,27 @@ def test_a_process_acts_only_for_the_role_that_started_it(owner: Session, role: 
         mallory.execute("select trunkline.owner_release('app:job', 1)")
 
 
+def test_no_role_renews_the_lease_of_another(owner: Session, role: Role) -> None:
+    with refused("TL403"):
+        role("trunkline_writer").execute("select trunkline.lease_renew(%s)", [process(owner)])
+
+
+@pytest.mark.usefixtures("closed")
+def test_no_letter_goes_to_a_topic_of_a_role_that_may_not_read_the_message(
+    session: Session, owner: Session, role: Role
+) -> None:
+    mallory = role("trunkline_writer")
+    mallory.execute("select trunkline.log_create('orders.dead')")
+    owner.execute(APPEND)
+    bury = "select trunkline.log_bury('orders', 'workers', 0, %s)"
+    with refused("TL403", 'topic "orders.dead" belongs to a role that may not read "orders"'):
+        owner.execute(bury, [ask(owner, CLAIM)])
+    session.execute("select trunkline.object_transfer('topic:orders.dead', %s)", [name_of(owner)])
+    claims = "trunkline.cursor, jsonb_array_elements(state) c order by seq desc limit 1"
+    claim = ask(session, f"select (c ->> 'claim')::bigint from {claims}")
+    owner.execute(bury, [claim])
+
+
 def test_an_owner_gives_an_object_to_a_role_of_which_it_is_a_member(
     session: Session, owner: Session, role: Role
 ) -> None:
@@ -287,6 +308,29 @@ def test_a_quota_is_for_a_role_and_its_members(
     session.execute("select trunkline.quota_set('trunkline_writer')")
     for _ in range(10):
         owner.execute(batch)
+
+
+def test_a_quota_of_bytes_counts_keys_headers_and_metadata(
+    session: Session, owner: Session
+) -> None:
+    session.execute("select trunkline.quota_set(%s, bytes_per_second => 1000)", [name_of(owner)])
+    large = "repeat('x', 20000)"
+    packed = (
+        "select jsonb_build_object('m', string_agg(md5(n::text), ''))"
+        " from generate_series(1, 1000) n"
+    )
+    for call in (
+        f"log_append('orders', 0, array['x'::bytea], array[{large}::bytea])",
+        f"log_append('orders', 0, '{{x}}', null, array[jsonb_build_object('h', {large})])",
+        f"broker_publish('orders', '1', metadata => ({packed}))",
+    ):
+        session.execute(
+            "select setval(format('trunkline.quota_%s_bytes', quota_id)::regclass, 0)"
+            " from trunkline.quota"
+        )
+        owner.execute(f"select * from trunkline.{call}")  # type: ignore[call-overload]
+        with refused("TL429"):
+            owner.execute(APPEND)
 
 
 def test_a_quota_of_bytes_holds_over_time_also_on_the_fast_path(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,7 @@ from tests.fixtures.roles import login_roles, name_of
 from tests.tube.sql_steps import attach, ensure, finish, schedule
 
 import trunkline
-from trunkline.core.errors import Forbidden
+from trunkline.core.errors import DatabaseError, Forbidden
 from trunkline.testing import eventually
 from trunkline.tube.downstreams import stored
 
@@ -167,6 +168,57 @@ async def test_no_expression_takes_the_rights_of_the_worker(
     call(boss, "tube_enrich", attachment=attachment, keys=["1"], shards=[1])
     assert not escaped(boss)
     assert ask(boss, "select count(*) from loot.documents where document is not null") == 2
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        f"declare c cursor with hold for select {EVIL}",
+        f"create domain pg_temp.text as pg_catalog.text check ({EVIL} is not null)",
+        "create temp table documents (id int)",
+        "create function pg_temp.count(int) returns int language sql as 'select 1'",
+    ],
+)
+def test_a_write_that_leaves_code_for_the_session_behind_is_refused(
+    boss: Session, mallory: Session, left: str
+) -> None:
+    mallory.execute(
+        "create table loot.target (id int);"
+        "create function loot.leave() returns trigger language plpgsql as $leave$"
+        f" begin execute $way${left}$way$; return new; end $leave$;"
+        "create trigger leave before insert on loot.target"
+        " for each row execute function loot.leave()"
+    )
+    write = "select trunkline._run_as(%s, %s, keep => true, answers => false)"
+    values = [name_of(mallory), "insert into loot.target values (1)"]
+    with refused("TL403", "left a holdable cursor or a temporary object behind"):
+        boss.execute(write, values)
+    boss.execute("select 'a'::text")
+    assert not escaped(boss)
+    assert ask(boss, "select count(*) from loot.target") == 0
+    mallory.execute("drop trigger leave on loot.target")
+    boss.execute(write, values)
+    assert ask(boss, "select count(*) from loot.target") == 1
+
+
+async def test_a_connection_whose_statements_are_gone_is_replaced(dsn: str) -> None:
+    async with trunkline.connect(dsn, pool_max=1) as tl:
+        for _ in range(8):
+            await tl.tube.downstreams()
+        async with tl.transaction() as connection:
+            await connection.execute("deallocate all")
+        with suppress(DatabaseError):
+            await tl.tube.downstreams()
+        await tl.tube.downstreams()
+
+
+def test_passwords_of_a_downstream_are_for_roles_that_manage_the_tube(
+    boss: Session, mallory: Session, role: Role
+) -> None:
+    follow(mallory, "hers", {"url": "redis://:secret@localhost"}, kind="redis")
+    options = "select options ->> 'url' from trunkline.tube_downstreams()"
+    assert ask(mallory, options) == "redis://:secret@localhost"
+    assert ask(role("trunkline_reader"), options) is None
 
 
 async def test_code_of_a_table_runs_as_its_owner_for_a_downstream_of_a_superuser(

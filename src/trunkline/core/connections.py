@@ -10,7 +10,12 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from trunkline.core.errors import ONLY_READS, DatabaseError, is_stale_plan
+from trunkline.core.errors import (
+    ONLY_READS,
+    UNKNOWN_STATEMENT,
+    DatabaseError,
+    is_stale_plan,
+)
 
 APPLICATION_NAME = "trunkline"
 
@@ -103,8 +108,12 @@ def is_spoilt_by(error: Exception) -> bool:
     """Whether a connection would go on to refuse what another one may take.
 
     A write was refused by a standby, or because the role or database is read-only: a session stays
-    so. Or a prepared statement has other columns since ALTER TABLE or an upgrade.
+    so. Or a prepared statement has other columns since ALTER TABLE or an upgrade, or is gone: code
+    of a user ran DEALLOCATE ALL.
     """
     if is_stale_plan(error):
         return True
-    return isinstance(error, psycopg.Error | DatabaseError) and error.sqlstate == ONLY_READS
+    return isinstance(error, psycopg.Error | DatabaseError) and error.sqlstate in {
+        ONLY_READS,
+        UNKNOWN_STATEMENT,
+    }

@@ -164,6 +164,7 @@ _AGAIN = (
     " order do not wait for each other."
 )
 ONLY_READS = "25006"
+UNKNOWN_STATEMENT = "26000"
 # Where Postgres refuses a row for a policy: no other field of such an error tells that apart.
 _POLICY_CHECK = "ExecWithCheckOptions"
 # Where Postgres finds that a cached plan would have other columns: its SQLSTATE says much else too.
@@ -173,7 +174,7 @@ _HINTS = {
     ONLY_READS: "The database takes only reads: a standby, or default_transaction_read_only is on.",
     "25P03": _PATIENCE.format("idle_in_transaction_session_timeout"),
     "25P04": _PATIENCE.format("transaction_timeout"),
-    "26000": _POOLED,
+    UNKNOWN_STATEMENT: _POOLED,
     "42P05": _POOLED,
     "57P05": _PATIENCE.format("idle_session_timeout"),
 }

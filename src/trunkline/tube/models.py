@@ -242,7 +242,8 @@ class DownstreamRow:
 
     tube: str
     kind: str
-    options: dict[str, Any]
+    options: dict[str, Any] | None
+    """None for a role that does not manage the tube: they may hold passwords."""
     changed_at: datetime
     role: str | None = None
     """The role that set it, and as which it runs; None when that was not recorded."""

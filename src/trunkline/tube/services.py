@@ -181,6 +181,11 @@ def worker_for(db: AsyncDb, lease: ProcessLease, listener: Listener, row: Downst
             f'the downstream of tube "{row.tube}" was set before roles were recorded.',
             hint="Set it again: it then runs as the role that does so.",
         )
+    if row.options is None:
+        raise Forbidden(
+            f'the downstream of tube "{row.tube}" is for roles that manage the tube.',
+            hint=f'Have a DBA run: grant "{row.role}" to the role of this worker.',
+        )
     options, query, pace = _sorted(row.options)
     acting = RoleDb(db, row.role, what=f'the downstream of tube "{row.tube}"')
     return Worker(

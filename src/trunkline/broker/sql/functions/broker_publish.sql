@@ -22,7 +22,7 @@ begin
      where not exists (select from trunkline.broker_topic t where t.topic = broker_publish.topic and t.key_order = 'locked')
     returning seq, exists (select from trunkline.quota) into id, limited;
     if found then
-      if limited then perform trunkline._quota_take(1, pg_column_size(payload)); end if;
+      if limited then perform trunkline._quota_take(1, pg_column_size(payload) + coalesce(pg_column_size(metadata), 0) + coalesce(octet_length(key), 0)); end if;
       return id;
     end if;
   end if;

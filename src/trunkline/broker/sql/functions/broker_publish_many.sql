@@ -17,7 +17,7 @@ begin
   if current_setting('synchronous_commit') = 'off' then perform trunkline._durably(); end if;
   perform trunkline._event_check(topics, payloads, keys, metadatas, deliver_ats, subscriptions);
   if exists (select from trunkline.quota) then
-    perform trunkline._quota_take(n, (select sum(pg_column_size(p)) from unnest(payloads) p)::bigint);
+    perform trunkline._quota_take(n, (select sum(pg_column_size(u.payload) + coalesce(pg_column_size(u.metadata), 0) + coalesce(octet_length(u.key), 0)) from unnest(payloads, metadatas, keys) u (payload, metadata, key))::bigint);
   end if;
   perform trunkline._event_lock(topics, keys);
   ids := array(select nextval('trunkline.event_seq') from generate_series(1, n));

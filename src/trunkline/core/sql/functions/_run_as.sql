@@ -6,8 +6,8 @@
    AUTHORIZATION.  The role could change the function, so it is looked at before each use; no other session reaches it.
 
    Without keep everything that the text did is rolled back: settings, temporary tables, deferred triggers, writes.  With keep the writes stay,
-   search_path comes back, and a write to a table with deferrable constraints or triggers is refused: those would run at commit with the
-   rights of the session.  Statements that the text prepared are deallocated: the session could take one for its own.
+   search_path comes back, and a write is refused that meets deferrable constraints or triggers, or leaves a holdable cursor or a temporary object:
+   those would run later with the rights of the session.  Statements that the text prepared are deallocated: the session could take one for its own.
 
    Errors: TL403 when the session may not act as the role, or the role may not create temporary objects; those of the text as they are. */
 create or replace function trunkline._run_as(
@@ -30,6 +30,8 @@ begin
   set constraints all immediate;
 end $body$;
   answered boolean := false;
+  cursors text[];
+  temporary text[];
   late text;
 begin
   if runner is null or not trunkline._may_act(caller, role) then
@@ -50,6 +52,9 @@ begin
     raise exception using errcode = 'TL403', message = format('the session cannot run text as %I: %s.', role, sqlerrm),
       hint = format('Have a DBA run: grant %I to %I; grant temporary on database %I to %I;', role, session_user, current_database(), role), detail = jsonb_build_object('role', caller)::text;
   end;
+  perform pg_catalog.set_config('role', before, true);
+  cursors := array(select c.name from pg_cursors c);
+  temporary := array(select d.classid || ' ' || d.objid from pg_depend d where d.refclassid = 'pg_namespace'::regclass and d.refobjid = pg_my_temp_schema());
   begin
     perform pg_catalog.set_config('role', role, true);
     perform pg_catalog.set_config('search_path', path, true);
@@ -71,6 +76,11 @@ begin
     execute format('deallocate %I', late);
   end loop;
   if keep then
+    if exists (select from pg_cursors c where c.is_holdable and c.name <> all (cursors))
+       or exists (select from pg_depend d where d.refclassid = 'pg_namespace'::regclass and d.refobjid = pg_my_temp_schema() and d.classid || ' ' || d.objid <> all (temporary)) then
+      raise exception using errcode = 'TL403', message = 'the text left a holdable cursor or a temporary object behind: these would run with the rights of the session.',
+        hint = format('Look at the triggers that run when %I writes.', role), detail = jsonb_build_object('role', role)::text;
+    end if;
     select t.tgrelid::regclass::text into late from pg_locks l join pg_trigger t on t.tgrelid = l.relation
      where l.pid = pg_backend_pid() and l.locktype = 'relation' and l.database = (select d.oid from pg_database d where d.datname = current_database())
        and l.mode in ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') and t.tgdeferrable limit 1;

@@ -45,7 +45,7 @@ begin
         values (coalesce(tail + 1, segment_first), coalesce(tail, segment_first - 1) + n, greatest(clock_timestamp(), tail_at, segment_at),
                 producer_id, producer_seq, n, life, 1, codec, value_ends, payload, key_ends, keys, key_valid, headers)
         returning b.base_offset, b.last_offset, b.at into first_offset, last_offset, at;
-        if limited then perform trunkline._quota_take(n, octet_length(payload)); end if;
+        if limited then perform trunkline._quota_take(n, octet_length(payload) + coalesce(octet_length(keys), 0) + coalesce(octet_length(headers), 0)); end if;
         return;
       end if;
     end if;

@@ -18,7 +18,7 @@ declare
 begin
   if current_setting('synchronous_commit') = 'off' then perform trunkline._durably(); end if;
   if now() <> statement_timestamp() then perform trunkline._lock_briefly(); end if;
-  if exists (select from trunkline.quota) then perform trunkline._quota_take(n, octet_length(payload)); end if;
+  if exists (select from trunkline.quota) then perform trunkline._quota_take(n, octet_length(payload) + coalesce(octet_length(keys), 0) + coalesce(octet_length(headers), 0)); end if;
   select t.compact, p.segment_id, p.segment_first, p.segment_at, p.previous_id into held
     from trunkline.log_topic t join trunkline.log_partition p using (topic_id)
    where t.topic = _log_store.topic and p.partition = _log_store.partition

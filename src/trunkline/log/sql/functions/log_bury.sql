@@ -36,8 +36,14 @@ begin
       perform trunkline.log_create(dead);
       perform trunkline._object_like('topic:' || dead, 'topic:' || topic);
     exception when sqlstate 'TL409' then
-      null;  -- somebody was quicker, with settings of his choice
+      null;  -- another transaction was quicker, with settings of its choice
     end;
+  end if;
+  if exists (select from trunkline.object o join pg_roles r on r.rolname = o.owner
+              where o.object = 'topic:' || dead and not trunkline._may('topic:' || topic, '{read,consume}', o.owner)) then
+    raise exception using errcode = 'TL403', message = format('topic "%s" belongs to a role that may not read "%s".', dead, topic),
+      hint = format('Have an admin run: select trunkline.object_transfer(%L, %L)', 'topic:' || dead, (select o.owner from trunkline.object o where o.object = 'topic:' || topic)),
+      detail = jsonb_build_object('topic', dead)::text;
   end if;
   about := jsonb_build_object('topic', topic, 'group', group_name, 'partition', partition,
     'attempts', held.attempts - case when reason is null then 1 else 0 end,
