@@ -59,6 +59,15 @@ def test_the_highest_clock_that_is_not_outvoted_counts(zones: list[Copy]) -> Non
     assert [lead(zone) for zone in zones] == [20, 0, 25]
 
 
+def test_of_two_writes_the_later_wins_where_clocks_differ_by_an_error_of_measurement(
+    zones: list[Copy],
+) -> None:
+    settle(*zones)
+    clocks(0, 0.4, 0, of=zones)
+    hear(*zones)
+    assert [lead(zone) for zone in zones] == [0, 0, 0]
+
+
 def test_a_zone_that_is_behind_stops_nobody_else(zones: list[Copy]) -> None:
     """It takes the time of the others, and its writes arrive."""
     a, _, c = zones

@@ -1,6 +1,7 @@
 /* Judge the clocks of the parade by a majority.  A clock is outvoted when it is ahead by more than kv.max_skew (most) of more than half of those that were heard within five minutes, this one
    included.  If this clock is outvoted, nothing is stamped here.  The hybrid clock is the highest one that is not outvoted, but at most half of kv.dead_keep (or kv.max_skew, if that is more) ahead
-   of this one, so that nothing dead is forgotten too early.  A peer that is away has no vote, but counts for the hybrid clock. */
+   of this one, so that nothing dead is forgotten too early.  A peer that is away has no vote, but counts for the hybrid clock.
+   A lead below half a second counts as none: measuring it over a busy network errs by as much, and of two writes the later one is to win. */
 create or replace function trunkline._kv_clocks_judge(most interval)
 returns void language plpgsql as $$
 declare
@@ -20,6 +21,7 @@ begin
           from clocks v where v.votes) v)
   select extract(epoch from least(max(j.lead) filter (where not j.outvoted), bound)) * 1000000, max(j.by_least) filter (where j.here and j.outvoted)
     into best, too_far from judged j;
+  best := case when abs(best) < 500000 then 0 else best end;
   update trunkline.kv_clock c set ahead = too_far, ahead_at = clock_timestamp(), lead = best
    where c.ahead is not null or too_far is not null or abs(c.lead - best) > 10000;  -- ten milliseconds
 end $$;
